@@ -1,0 +1,117 @@
+//! `cargo xtask ci`: everything a change must pass, in the order of what fails fastest.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::test::run_tests;
+use crate::process::{self, cargo, cargo_has};
+use crate::tracked_files;
+
+/// Run everything a change must pass.
+///
+/// Stops at the first step that fails.
+#[derive(clap::Args)]
+pub struct Ci {}
+
+struct Step {
+    name: &'static str,
+    run: fn() -> anyhow::Result<()>,
+}
+
+/// The list of steps. Short forms of further commands (fuzzing, benchmarks, the SDKs, the dashboard
+/// in a browser) join it as those commands come to be.
+const STEPS: &[Step] = &[
+    Step {
+        name: "format",
+        run: format,
+    },
+    Step {
+        name: "tracked files",
+        run: tracked_files::check,
+    },
+    Step {
+        name: "dependencies",
+        run: dependencies,
+    },
+    Step {
+        name: "lint",
+        run: lint,
+    },
+    Step {
+        name: "documentation",
+        run: documentation,
+    },
+    Step {
+        name: "tests",
+        run: tests,
+    },
+];
+
+impl Ci {
+    /// Runs the steps and tells what each took.
+    pub fn run(self) -> anyhow::Result<()> {
+        let mut times = Vec::new();
+        for step in STEPS {
+            println!("==> {}", step.name);
+            let started = Instant::now();
+            (step.run)().with_context(|| format!("step `{}`", step.name))?;
+            times.push((step.name, started.elapsed()));
+            println!("<== {} ({})", step.name, seconds(started.elapsed()));
+        }
+        let times: Vec<_> = times
+            .iter()
+            .map(|(name, took)| format!("{name} {}", seconds(*took)))
+            .collect();
+        println!("all steps passed: {}", times.join(", "));
+        Ok(())
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+fn format() -> anyhow::Result<()> {
+    process::run(cargo().args(["fmt", "--all", "--check"]))
+}
+
+fn lint() -> anyhow::Result<()> {
+    // `--locked` here speaks for all the steps: Cargo.lock is what the manifests ask for.
+    let clippy = [
+        "clippy",
+        "--locked",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    process::run(cargo().args(clippy))
+}
+
+fn documentation() -> anyhow::Result<()> {
+    let doc = ["doc", "--no-deps", "--workspace"];
+    process::run(cargo().args(doc).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Advisories are left out: their database is fetched from outside the package registries, which
+/// not every machine reaches.
+fn dependencies() -> anyhow::Result<()> {
+    if !cargo_has("deny") {
+        process::run(cargo().args(["install", "--locked", "cargo-deny"]))?;
+    }
+    let check = [
+        "deny",
+        "check",
+        "--hide-inclusion-graph",
+        "bans",
+        "licenses",
+        "sources",
+    ];
+    process::run(cargo().args(check))
+}
+
+fn tests() -> anyhow::Result<()> {
+    run_tests(Some("ci"), &[])
+}

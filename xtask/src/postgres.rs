@@ -1,0 +1,166 @@
+//! A PostgreSQL server of our own: started on a free port, its data in the temp directory, gone
+//! when dropped.
+
+mod account;
+mod programs;
+mod server;
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, bail};
+use tempfile::TempDir;
+
+use crate::interrupt::{self, Interrupted};
+use account::Account;
+use programs::Programs;
+use server::Server;
+
+/// A port is free only until someone else takes it, so the start is tried on a few.
+const PORTS_TRIED_MAX: usize = 5;
+
+/// What a commit is worth on the server.
+#[derive(Clone, Copy, Debug)]
+pub enum Durability {
+    /// A commit outlives the server's processes but not the machine: for tests.
+    Fast,
+    /// A commit is on the disk, that of the temp directory, when it returns: for measurements.
+    Real,
+}
+
+impl Durability {
+    fn settings(self) -> &'static [&'static str] {
+        match self {
+            Self::Fast => &[
+                "fsync=off",
+                "full_page_writes=off",
+                "max_connections=400",
+                "shared_buffers=256MB",
+            ],
+            Self::Real => &["fsync=on", "shared_buffers=1GB", "max_wal_size=4GB"],
+        }
+    }
+}
+
+/// A running server. Dropping it ends the server and removes its directory.
+#[derive(Debug)]
+pub struct Postgres {
+    // Fields drop in this order: the server ends before its directory goes.
+    server: Server,
+    _directory: TempDir,
+    version: u32,
+}
+
+impl Postgres {
+    /// Starts a server, installing PostgreSQL first when it is missing.
+    pub fn start(durability: Durability) -> anyhow::Result<Self> {
+        let programs = Programs::find_or_install()?;
+        let account = Account::choose()?;
+        let directory = new_directory(&account)?;
+        create_cluster(&programs, &account, directory.path())?;
+        for _ in 0..PORTS_TRIED_MAX {
+            let server =
+                Server::start(&programs, &account, directory.path(), durability.settings())?;
+            if let Some(server) = server {
+                return Ok(Self {
+                    server,
+                    _directory: directory,
+                    version: programs.version(),
+                });
+            }
+        }
+        bail!("PostgreSQL found its port taken {PORTS_TRIED_MAX} times in a row");
+    }
+
+    /// The address of the database `postgres`, as superuser.
+    pub fn url(&self) -> String {
+        format!(
+            "postgres://postgres@127.0.0.1:{}/postgres",
+            self.server.port()
+        )
+    }
+
+    /// The major version of the server.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Returns at Ctrl-C; that the server ends by itself before then is an error.
+    pub fn wait_for_interrupt(&mut self) -> anyhow::Result<()> {
+        self.server.wait_for_interrupt()
+    }
+}
+
+/// The server's home, closed to other accounts: its socket asks for no password.
+fn new_directory(account: &Account) -> anyhow::Result<TempDir> {
+    let directory = tempfile::Builder::new()
+        .prefix("wakepost-postgres-")
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir()
+        .context("creating a directory for PostgreSQL")?;
+    account.own(directory.path())?;
+    Ok(directory)
+}
+
+fn create_cluster(programs: &Programs, account: &Account, directory: &Path) -> anyhow::Result<()> {
+    let output = account
+        .command(programs.initdb())
+        .current_dir(directory)
+        .args([
+            "--username=postgres",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+        ])
+        .args(["--no-sync", "--pgdata=data"])
+        .stdin(Stdio::null())
+        .output()
+        .context("running initdb")?;
+    if interrupt::take() {
+        bail!(Interrupted);
+    }
+    if !output.status.success() {
+        bail!(
+            "initdb failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    /// `None` only for a developer who tests against a server elsewhere and has none here; when
+    /// `cargo xtask test` starts its own, there is one.
+    fn start() -> Option<Postgres> {
+        Programs::find()?;
+        Some(Postgres::start(Durability::Fast).expect("a server"))
+    }
+
+    #[test]
+    fn a_dropped_server_leaves_no_directory_and_no_open_port() {
+        let Some(postgres) = start() else { return };
+        let directory = postgres._directory.path().to_owned();
+        let address = ("127.0.0.1", postgres.server.port());
+        assert!(directory.join("data/PG_VERSION").exists());
+        TcpStream::connect(address).expect("a server that listens");
+
+        drop(postgres);
+        assert!(!directory.exists());
+        TcpStream::connect(address).expect_err("a port nobody listens on");
+    }
+
+    #[test]
+    fn two_servers_run_side_by_side() {
+        let (Some(first), Some(second)) = (start(), start()) else {
+            return;
+        };
+        assert_ne!(first.url(), second.url());
+    }
+}

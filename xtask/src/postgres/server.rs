@@ -1,0 +1,156 @@
+//! The server process: started on a free port, waited for, ended.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::account::Account;
+use super::programs::Programs;
+use crate::interrupt::{self, Interrupted};
+use crate::process::POLL_INTERVAL;
+
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The line of `postmaster.pid` on which the server writes its state, as `pg_ctl` reads it.
+const STATE_LINE: usize = 7;
+
+/// A server process that ends when dropped.
+#[derive(Debug)]
+pub struct Server {
+    process: Child,
+    directory: PathBuf,
+    port: u16,
+}
+
+impl Server {
+    /// Starts the server and waits until it takes connections; `None` when its port was taken.
+    pub fn start(
+        programs: &Programs,
+        account: &Account,
+        directory: &Path,
+        settings: &[&str],
+    ) -> anyhow::Result<Option<Self>> {
+        let port = free_port()?;
+        let log = File::create(directory.join("log")).context("creating the server's log")?;
+        let process = ending_with_us(account, &programs.postgres())
+            .current_dir(directory)
+            .args(["-D", "data", "-p", &port.to_string(), "-k"])
+            .arg(directory)
+            .args(["-c", "listen_addresses=127.0.0.1"])
+            .args(settings.iter().flat_map(|setting| ["-c", setting]))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            // Ctrl-C at the terminal is for us; the server ends after those who use it.
+            .process_group(0)
+            .spawn()
+            .context("starting PostgreSQL")?;
+        let mut server = Self {
+            process,
+            directory: directory.to_owned(),
+            port,
+        };
+        Ok(server.becomes_ready()?.then_some(server))
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns at Ctrl-C; that the server ends by itself before then is an error.
+    pub fn wait_for_interrupt(&mut self) -> anyhow::Result<()> {
+        while !interrupt::take() {
+            if let Some(status) = self.process.try_wait()? {
+                bail!("PostgreSQL ended by itself ({status}):\n{}", self.log());
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Whether it came up; `false` when another process has its port.
+    fn becomes_ready(&mut self) -> anyhow::Result<bool> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while !self.is_ready() {
+            if let Some(status) = self.process.try_wait()? {
+                let log = self.log();
+                if log.contains("Address already in use") {
+                    return Ok(false);
+                }
+                bail!("PostgreSQL did not start ({status}):\n{log}");
+            }
+            if interrupt::take() {
+                bail!(Interrupted);
+            }
+            if Instant::now() >= deadline {
+                bail!(
+                    "PostgreSQL was not ready after {START_TIMEOUT:?}:\n{}",
+                    self.log()
+                );
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        Ok(true)
+    }
+
+    /// Asked of the server's own file, since on the port another server could answer.
+    fn is_ready(&self) -> bool {
+        let state = fs::read_to_string(self.directory.join("data/postmaster.pid"));
+        let state = state.unwrap_or_default();
+        state
+            .lines()
+            .nth(STATE_LINE)
+            .is_some_and(|line| line.trim() == "ready")
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.directory.join("log"))
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    }
+}
+
+impl Drop for Server {
+    /// Ends the server at once, without saving anything: its data goes with it.
+    fn drop(&mut self) {
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        // std knows whether the process was waited for, so a reused pid is never hit.
+        while let Ok(None) = self.process.try_wait() {
+            if Instant::now() >= deadline {
+                let _ = self.process.kill();
+                let _ = self.process.wait();
+                return;
+            }
+            let _ = kill_process(Pid::from_child(&self.process), Signal::QUIT);
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("finding a free port")?;
+    Ok(listener.local_addr()?.port())
+}
+
+/// The server's command, told by the kernel to end when we are killed too hard to run `drop`.
+/// Where util-linux is not there to ask for that, the plain command.
+fn ending_with_us(account: &Account, postgres: &Path) -> Command {
+    let setpriv = ["--pdeathsig", "QUIT", "--"];
+    let works = Command::new("setpriv").args(setpriv).arg("true").output();
+    if works.is_ok_and(|output| output.status.success()) {
+        let mut command = account.command("setpriv");
+        command.args(setpriv).arg(postgres);
+        command
+    } else {
+        account.command(postgres)
+    }
+}
