@@ -1,0 +1,65 @@
+//! Lanes: the unit of independence in the queue. A slow or failing lane never delays another.
+
+use crate::executor::Executor;
+use crate::id::Ulid;
+use crate::tenant::TenantId;
+use crate::work::{Priority, WorkKind};
+
+/// A lane's number in the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId(pub i64);
+
+/// What makes two items share a lane. Items of one lane are alike to whoever claims them, so a claim never
+/// has to look past an item it cannot take.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LaneKey {
+    /// Whose work it is.
+    pub tenant: TenantId,
+    /// What executes it.
+    pub kind: WorkKind,
+    /// Which queue it waits in.
+    pub priority: Priority,
+    /// The source or subscriber it belongs to; none for jobs made through the API.
+    pub origin: Option<Ulid>,
+    /// The job's kind, which workers may choose by; empty in a lane that many names share.
+    pub name: String,
+    /// The job's own executor; none where the source or tenant decides.
+    pub executor: Option<ExecutorKey>,
+}
+
+/// An executor as part of a lane's key.
+pub type ExecutorKey = String;
+
+/// A lane with its number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lane {
+    /// Its number.
+    pub id: LaneId,
+    /// What it holds.
+    pub key: LaneKey,
+}
+
+impl LaneKey {
+    /// The text whose hash identifies the lane in the database.
+    pub fn text(&self) -> String {
+        let origin = self
+            .origin
+            .map(|origin| origin.to_string())
+            .unwrap_or_default();
+        let executor = self.executor.as_deref().unwrap_or_default();
+        format!(
+            "{}\n{}\n{}\n{origin}\n{}\n{executor}",
+            self.tenant.0, self.kind as i16, self.priority as i16, self.name
+        )
+    }
+
+    /// The executor named in the key, if any.
+    pub fn own_executor(&self) -> Option<Executor> {
+        serde_json::from_str(self.executor.as_deref()?).ok()
+    }
+}
+
+/// The executor as a lane's key holds it.
+pub fn executor_key(executor: &Executor) -> ExecutorKey {
+    serde_json::to_string(executor).expect("an executor is plain data")
+}

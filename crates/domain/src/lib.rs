@@ -1,0 +1,30 @@
+//! What things are in Wakepost, and which moves are legal.
+//!
+//! Everything here is pure: no clock, no randomness, no SQL, no HTTP. The store keeps these things, the
+//! server moves them, and both ask this crate what a move means. Time and chance come in as arguments or
+//! through the two small traits in [`ports`].
+
+pub mod access;
+pub mod advice;
+pub mod backoff;
+pub mod effect;
+pub mod envelope;
+pub mod event;
+pub mod executor;
+pub mod fair;
+pub mod id;
+pub mod lane;
+pub mod lease;
+pub mod limits;
+pub mod ports;
+pub mod receipt;
+pub mod run;
+pub mod source;
+pub mod tenant;
+pub mod time;
+pub mod transition;
+pub mod work;
+
+pub use id::{AuditId, EventId, KeyId, ReceiptId, RunId, SourceId, Ulid, WorkId};
+pub use tenant::TenantId;
+pub use time::Timestamp;

@@ -1,0 +1,194 @@
+//! A source: one integration of one tenant, with its provider, secrets and settings.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::executor::Executor;
+use crate::id::SourceId;
+use crate::tenant::TenantId;
+use crate::time::Timestamp;
+use crate::work::Priority;
+
+/// How long a dedup key blocks a second job, unless the source says otherwise: vendors replay after days.
+pub const DEDUP_WINDOW: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// One source.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Source {
+    /// Its id, which is also its public address.
+    pub id: SourceId,
+    /// Whose it is. The only place a request's tenant ever comes from.
+    pub tenant: TenantId,
+    /// Which adapter understands its requests.
+    pub provider: String,
+    /// What can be changed.
+    pub config: SourceConfig,
+    /// What must never be shown.
+    pub secrets: SourceSecrets,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last changed.
+    pub updated_at: Timestamp,
+}
+
+/// The part of a source that may be shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SourceConfig {
+    /// A name for people.
+    pub name: String,
+    /// Off: requests get 404 and nothing is stored.
+    pub enabled: bool,
+    /// No signature is checked, and every event is marked unverified.
+    pub unsigned: bool,
+    /// The adapter's own settings that are not secret.
+    pub settings: Map<String, Value>,
+    /// How far a signed time may be off, either way. `None`: the provider's usual.
+    pub tolerance_s: Option<u64>,
+    /// The largest body. `None`: the provider's usual.
+    pub max_body_bytes: Option<usize>,
+    /// How long a dedup key blocks a second job.
+    pub dedup_window_s: Option<u64>,
+    /// Whether the body's hash is a second dedup key. `None`: the provider's usual.
+    pub dedup_body: Option<bool>,
+    /// Which event types make a job; empty: all.
+    pub filter: Vec<String>,
+    /// Which queue its jobs wait in. `None`: the provider's usual.
+    pub priority: Option<Priority>,
+    /// How its jobs run. `None`: the tenant's default.
+    pub executor: Option<Executor>,
+    /// How often its jobs are tried.
+    pub max_attempts: Option<u32>,
+    /// How long a failed job waits, attempt by attempt.
+    pub backoff_s: Option<Vec<u64>>,
+    /// How long a run may take in all.
+    pub run_timeout_s: Option<u64>,
+    /// How long a lease lasts.
+    pub lease_s: Option<u64>,
+    /// How many of its jobs may run at once.
+    pub concurrency: Option<u32>,
+    /// The networks its requests must come from; empty: any.
+    pub allow_from: Vec<String>,
+    /// Whether an administrator of all tenants set the executor's URL, which may then be private.
+    pub executor_trusted: bool,
+}
+
+impl Default for SourceConfig {
+    fn default() -> SourceConfig {
+        SourceConfig {
+            name: String::new(),
+            enabled: true,
+            unsigned: false,
+            settings: Map::new(),
+            tolerance_s: None,
+            max_body_bytes: None,
+            dedup_window_s: None,
+            dedup_body: None,
+            filter: Vec::new(),
+            priority: None,
+            executor: None,
+            max_attempts: None,
+            backoff_s: None,
+            run_timeout_s: None,
+            lease_s: None,
+            concurrency: None,
+            allow_from: Vec::new(),
+            executor_trusted: false,
+        }
+    }
+}
+
+impl SourceConfig {
+    /// How long a dedup key of this source blocks a second job.
+    pub fn dedup_window(&self) -> Duration {
+        self.dedup_window_s
+            .map_or(DEDUP_WINDOW, Duration::from_secs)
+    }
+
+    /// Whether an event of this type makes a job.
+    pub fn wants(&self, event_type: &str) -> bool {
+        self.filter.is_empty()
+            || self
+                .filter
+                .iter()
+                .any(|pattern| matches(pattern, event_type))
+    }
+}
+
+/// Whether a type fits a pattern: exact (`issues.opened`), prefix (`issues.*`) or all (`*`).
+pub fn matches(pattern: &str, event_type: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some("") => true,
+        Some(prefix) => {
+            event_type.starts_with(prefix)
+                || prefix
+                    .strip_suffix('.')
+                    .is_some_and(|whole| whole == event_type)
+        }
+        None => pattern == event_type,
+    }
+}
+
+/// The part of a source that must never be shown, and is encrypted at rest.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SourceSecrets {
+    /// What requests are verified with.
+    pub current: Option<String>,
+    /// What they may still be verified with for a while after a rotation.
+    pub previous: Option<String>,
+    /// When the previous one ends.
+    pub previous_expires_at: Option<Timestamp>,
+    /// What requests to an http executor are signed with.
+    pub executor: Option<String>,
+    /// The adapter's own settings that are secret.
+    pub settings: Map<String, Value>,
+}
+
+impl std::fmt::Debug for SourceSecrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SourceSecrets(…)")
+    }
+}
+
+impl SourceSecrets {
+    /// The secrets that verify a request now: the current one, and the previous one until it ends.
+    pub fn live(&self, now: Timestamp) -> impl Iterator<Item = &str> {
+        let previous = self
+            .previous
+            .as_deref()
+            .filter(|_| self.previous_expires_at.is_some_and(|end| now < end));
+        self.current.as_deref().into_iter().chain(previous)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_exact_or_a_prefix_or_all() {
+        assert!(matches("*", "anything"));
+        assert!(matches("issues.*", "issues.opened"));
+        assert!(matches("issues.*", "issues"));
+        assert!(!matches("issues.*", "issues_other"));
+        assert!(matches("issues.opened", "issues.opened"));
+        assert!(!matches("issues.opened", "issues.opened.again"));
+        assert!(!matches("", "x"));
+    }
+
+    #[test]
+    fn a_previous_secret_verifies_until_it_ends() {
+        let secrets = SourceSecrets {
+            current: Some("new".into()),
+            previous: Some("old".into()),
+            previous_expires_at: Some(Timestamp::from_millis(10)),
+            ..SourceSecrets::default()
+        };
+        let live = |ms| secrets.live(Timestamp::from_millis(ms)).collect::<Vec<_>>();
+        assert_eq!(live(9), ["new", "old"]);
+        assert_eq!(live(10), ["new"]);
+    }
+}

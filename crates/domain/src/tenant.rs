@@ -1,0 +1,99 @@
+//! The unit of isolation: every row, key, lane and page belongs to one tenant.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::executor::Executor;
+use crate::time::Timestamp;
+
+/// A tenant's number in the database. Clients know it by its slug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TenantId(pub i32);
+
+impl TenantId {
+    /// The tenant that is always there, with the slug `default`.
+    pub const DEFAULT: TenantId = TenantId(1);
+}
+
+/// The slug of the tenant that is always there.
+pub const DEFAULT_SLUG: &str = "default";
+
+/// One tenant and its settings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tenant {
+    /// Its number.
+    pub id: TenantId,
+    /// The name chosen by the user: lower-case letters, digits and hyphens.
+    pub slug: String,
+    /// What can be changed.
+    pub settings: TenantSettings,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// What a tenant's administrator can change.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TenantSettings {
+    /// A name for people.
+    pub name: String,
+    /// The tenant's share of claims, beside others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+    /// How many of its jobs may run at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// How its jobs run, where the source does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_executor: Option<Executor>,
+    /// How often its jobs are tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// How long a failed job waits, attempt by attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_s: Option<Vec<u64>>,
+}
+
+impl TenantSettings {
+    /// The tenant's weight in turns, at least one.
+    pub fn turn_weight(&self) -> u32 {
+        self.weight.unwrap_or(1).max(1)
+    }
+
+    /// The tenant's backoff, if it has its own.
+    pub fn backoff(&self) -> Option<Vec<Duration>> {
+        self.backoff_s
+            .as_ref()
+            .map(|list| list.iter().copied().map(Duration::from_secs).collect())
+    }
+}
+
+/// Whether a text may be a tenant's slug: 1 to 63 of `a-z`, `0-9` and inner hyphens.
+pub fn is_slug(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slugs_are_plain() {
+        assert!(
+            ["a", "acme", "acme-2", "0"]
+                .iter()
+                .all(|slug| is_slug(slug))
+        );
+        assert!(
+            ["", "-a", "a-", "A", "a b", "*", "ä", &"a".repeat(64)]
+                .iter()
+                .all(|slug| !is_slug(slug))
+        );
+    }
+}
