@@ -1,0 +1,253 @@
+//! The generic provider: any sender whose scheme can be written down as settings.
+//!
+//! [`plan`] reads the settings, [`content`] puts together what is signed, and this file checks, maps and signs
+//! by them. Nothing here knows any vendor.
+
+mod content;
+mod plan;
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use wakepost_domain::Timestamp;
+use wakepost_domain::envelope::Mapped;
+use wakepost_domain::limits::BODY_BYTES_MAX;
+use wakepost_domain::ports::Entropy;
+use wakepost_domain::work::Priority;
+
+use self::content::Values;
+use self::plan::{Algorithm, Place, Plan, SETTINGS};
+use crate::mapping::{MapError, bounded};
+use crate::provider::{Facts, Provider, SecretNeed};
+use crate::request::{Request, SignedRequest};
+use crate::settings::{self, ConfigError, Setting, Settings};
+use crate::signature::{self, CANDIDATES_MAX};
+use crate::verdict::{Check, Refusal, Verified, Why};
+use crate::{header, payload};
+
+/// Any sender, by configuration.
+pub(crate) struct Generic;
+
+impl Provider for Generic {
+    fn name(&self) -> &'static str {
+        "generic"
+    }
+
+    fn facts(&self) -> Facts {
+        Facts {
+            label: "Generic",
+            tolerance: Duration::from_secs(300),
+            body_bytes_max: BODY_BYTES_MAX,
+            patience: Duration::from_secs(10),
+            signs_body: true,
+            id_is_signed: false,
+            accepted_status: 202,
+            priority: Priority::Webhook,
+            secret: SecretNeed::Generated,
+        }
+    }
+
+    fn facts_for(&self, settings: &Settings) -> Facts {
+        let Ok(plan) = Plan::read(settings) else {
+            return self.facts();
+        };
+        Facts {
+            signs_body: plan.signs_body(),
+            id_is_signed: plan.signs_id(),
+            secret: plan.algorithm.secret_need(),
+            ..self.facts()
+        }
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        SETTINGS
+    }
+
+    fn check_config(
+        &self,
+        secret: Option<&str>,
+        settings: &Settings,
+    ) -> Result<Vec<String>, ConfigError> {
+        settings::only_declared(SETTINGS, settings)?;
+        let plan = Plan::read(settings)?;
+        let mut missing = settings::missing_secret(secret);
+        if let Some(secret) = secret.filter(|secret| !secret.is_empty()) {
+            plan.algorithm.check_secret(secret)?;
+        }
+        if plan.header.is_none() {
+            missing.push("header".to_owned());
+        }
+        Ok(missing)
+    }
+
+    fn verify(&self, request: &Request<'_>, check: &Check<'_>) -> Result<Verified, Refusal> {
+        let plan = Plan::read(check.settings).map_err(Refusal::Unready)?;
+        let name = plan.header().map_err(Refusal::Unready)?;
+        let given = header::one(request.headers, name)?;
+        let secret_index = match plan.algorithm {
+            Algorithm::Token => {
+                let token = given.strip_prefix(plan.prefix);
+                let token = token.ok_or_else(|| Why::malformed(name, "the prefix and a token"))?;
+                check.secret_that(|s| Ok(signature::equal(token.as_bytes(), s.as_bytes())))?
+            }
+            Algorithm::Basic => {
+                let pair = basic_pair(given)
+                    .ok_or_else(|| Why::malformed(name, "Basic and canonical base64"))?;
+                check.secret_that(|s| Ok(signature::equal(&pair, s.as_bytes())))?
+            }
+            _ => verify_content(&plan, name, given, request, check)?,
+        };
+        // Only now: a stale request with a bad signature is first of all a forged one.
+        let Some(place) = &plan.timestamp else {
+            return Ok(Verified {
+                secret_index,
+                signed_at: None,
+            });
+        };
+        let text = place.must_find(request)?;
+        let time = plan
+            .unit
+            .read(&text)
+            .ok_or_else(|| Why::malformed(place.name(), plan.unit.expected()))?;
+        check.fresh(time)?;
+        Ok(Verified {
+            secret_index,
+            signed_at: plan.signs_timestamp().then_some(time),
+        })
+    }
+
+    fn map(&self, request: &Request<'_>, settings: &Settings) -> Result<Mapped, MapError> {
+        let plan = Plan::read(settings).map_err(MapError::Settings)?;
+        let pointers = [plan.id.as_ref(), plan.event_type.as_ref()]
+            .map(|place| place.and_then(Place::pointer));
+        let wants_json = pointers.iter().any(Option::is_some);
+        // A body that claims to be JSON must be, or nobody could read it later; others are opaque.
+        let claims_json = !request.body.is_empty() && header::says_json(request.headers);
+        let [id, event_type] = match wants_json || claims_json {
+            true => payload::pick_wanted(request.body, pointers)?,
+            false => [None, None],
+        };
+        let id = id
+            .or(header_at(&plan.id, request)?)
+            .filter(|id| !id.is_empty());
+        let event_type = event_type.or(header_at(&plan.event_type, request)?);
+        bounded(Mapped {
+            dedup_key: id.map(Cow::into_owned),
+            event_type: event_type.map_or_else(|| "event".to_owned(), Cow::into_owned),
+            provider_request_id: header::request_id(request.headers),
+            ..Mapped::default()
+        })
+    }
+
+    fn generate_secret(&self, settings: &Settings, entropy: &dyn Entropy) -> Option<String> {
+        let secret = hex::encode(signature::random_key(entropy));
+        match Plan::read(settings).ok()?.algorithm {
+            Algorithm::Hmac(_) | Algorithm::Token => Some(secret),
+            Algorithm::Basic => Some(format!("wakepost:{secret}")),
+            Algorithm::Ed25519 => None,
+        }
+    }
+
+    fn sign(
+        &self,
+        request: &mut SignedRequest,
+        secret: &str,
+        settings: &Settings,
+        id: &str,
+        now: Timestamp,
+    ) -> Result<(), ConfigError> {
+        let plan = Plan::read(settings)?;
+        if let Some(Place::Header(name)) = plan.id {
+            request.set(name, id)?;
+        }
+        if let Some(Place::Header(name)) = plan.timestamp {
+            request.set(name, &plan.unit.write(now))?;
+        }
+        let text = match plan.algorithm {
+            Algorithm::Token => format!("{}{secret}", plan.prefix),
+            Algorithm::Basic => {
+                format!(
+                    "Basic {}",
+                    signature::Encoding::Base64.encode(secret.as_bytes())
+                )
+            }
+            _ => sign_content(&plan, &request.as_request(), secret)?,
+        };
+        request.set(plan.header()?, &text)
+    }
+}
+
+/// Checks a signature over the content; finds the id and time first only if the content has them.
+fn verify_content(
+    plan: &Plan<'_>,
+    name: &str,
+    given: &str,
+    request: &Request<'_>,
+    check: &Check<'_>,
+) -> Result<usize, Refusal> {
+    let signatures: Vec<_> = plan.candidates(given).take(CANDIDATES_MAX + 1).collect();
+    if signatures.is_empty() || signatures.len() > CANDIDATES_MAX {
+        let expected = "one to 16 signatures with the configured prefix and encoding";
+        return Err(Why::malformed(name, expected).into());
+    }
+    let values = Values::find(plan, request)?;
+    let parts = plan.content.parts(request, &values);
+    check.secret_that(|secret| match plan.algorithm {
+        Algorithm::Hmac(hash) => Ok(signature::hmac_fits(
+            hash,
+            secret.as_bytes(),
+            &parts,
+            &signatures,
+        )),
+        _ => Ok(signature::ed25519_fits(
+            &plan::public_key(secret)?,
+            &parts,
+            &signatures,
+        )),
+    })
+}
+
+fn sign_content(
+    plan: &Plan<'_>,
+    request: &Request<'_>,
+    secret: &str,
+) -> Result<String, ConfigError> {
+    let values = Values::find(plan, request)
+        .map_err(|why| ConfigError::new("content", format!("cannot be put together: {why}")))?;
+    let parts = plan.content.parts(request, &values);
+    let bytes = match plan.algorithm {
+        Algorithm::Hmac(hash) => signature::hmac(hash, secret.as_bytes(), &parts)
+            .as_ref()
+            .to_vec(),
+        _ => signature::ed25519_pair(secret)
+            .ok_or_else(|| ConfigError::new("secret", "must be a private key, whsk_…, to sign"))?
+            .sign(&parts.concat())
+            .as_ref()
+            .to_vec(),
+    };
+    Ok(format!("{}{}", plan.prefix, plan.encoding.encode(&bytes)))
+}
+
+/// `user:password` from a Basic header, whose scheme may be written in any case.
+fn basic_pair(given: &str) -> Option<Vec<u8>> {
+    let (scheme, text) = given.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("basic")
+        .then(|| signature::decode_base64(text))
+        .flatten()
+}
+
+fn header_at<'r>(
+    place: &Option<Place<'_>>,
+    request: &Request<'r>,
+) -> Result<Option<Cow<'r, str>>, Why> {
+    match place {
+        Some(Place::Header(name)) => {
+            Ok(header::optional(request.headers, name)?.map(Cow::Borrowed))
+        }
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests;

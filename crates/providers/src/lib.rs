@@ -1,0 +1,33 @@
+//! Who is calling, is it really them, and what did they say.
+//!
+//! The server's edge asks this crate about every inbound request, and again when an envelope is read.
+//! Everything here is pure: headers, body, secrets and the time now come in; a verdict and a mapping come
+//! out. It never keeps, sends or logs anything, and it never reads a clock.
+//!
+//! One file per provider and one list of them ([`registry`]): adding a provider touches those two only.
+
+mod freshness;
+mod generic;
+mod github;
+mod header;
+mod mapping;
+mod payload;
+mod provider;
+mod request;
+mod settings;
+mod signature;
+mod standard_webhooks;
+mod stripe;
+mod verdict;
+
+pub mod registry;
+pub mod standard;
+
+pub use mapping::MapError;
+pub use provider::{Answer, Facts, Provider, SecretNeed};
+pub use request::{Request, SignedRequest};
+pub use settings::{ConfigError, Setting, Settings};
+pub use verdict::{Check, Refusal, Verified, Why};
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,54 @@
+//! The list of providers.
+
+use crate::generic::Generic;
+use crate::github::GitHub;
+use crate::provider::Provider;
+use crate::standard_webhooks::StandardWebhooks;
+use crate::stripe::Stripe;
+
+static ALL: &[&dyn Provider] = &[&GitHub, &Stripe, &StandardWebhooks, &Generic];
+
+/// Every provider this build knows.
+pub fn all() -> &'static [&'static dyn Provider] {
+    ALL
+}
+
+/// The provider with this name in the API.
+pub fn find(name: &str) -> Option<&'static dyn Provider> {
+    ALL.iter().copied().find(|provider| provider.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_provider_is_found_by_its_own_name_only() {
+        let names: HashSet<_> = all().iter().map(|provider| provider.name()).collect();
+        assert_eq!(names.len(), all().len());
+        for name in names {
+            assert_eq!(find(name).map(|provider| provider.name()), Some(name));
+        }
+        assert!(find("GitHub").is_none());
+        assert!(find("").is_none());
+    }
+
+    #[test]
+    fn every_provider_describes_itself() {
+        for provider in all() {
+            let facts = provider.facts();
+            assert!(!facts.label.is_empty());
+            assert!(facts.body_bytes_max > 0 && !facts.tolerance.is_zero());
+            assert!(matches!(facts.accepted_status, 200 | 202));
+            for setting in provider.settings() {
+                assert!(
+                    !setting.label.is_empty() && !setting.help.is_empty(),
+                    "{}",
+                    setting.name
+                );
+            }
+        }
+    }
+}
