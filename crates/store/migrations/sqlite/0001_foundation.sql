@@ -1,0 +1,228 @@
+-- Ids are 16 bytes and sort by time (sources' are random). Times are Unix milliseconds.
+-- State codes: 0 pending, 1 scheduled, 2 retrying | 3 awaiting_approval, 4 held | 5 running
+--              | 6 succeeded, 7 cancelled, 8 dead_letter.
+
+CREATE TABLE tenants (
+  id INTEGER PRIMARY KEY,
+  slug TEXT NOT NULL UNIQUE,
+  settings TEXT NOT NULL,
+  created_at INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO tenants (id, slug, settings, created_at)
+VALUES (1, 'default', '{"name":"Default"}', CAST(unixepoch('subsec') * 1000 AS INTEGER));
+
+CREATE TABLE data_keys (
+  id INTEGER PRIMARY KEY,
+  tenant INTEGER NOT NULL UNIQUE,
+  wrapped BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE keys (
+  id BLOB PRIMARY KEY,
+  hash BLOB NOT NULL UNIQUE,
+  tenant INTEGER,                    -- null: all tenants
+  role INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  expires_at INTEGER,
+  last_used_at INTEGER,
+  revoked_at INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE sources (
+  id BLOB PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  provider TEXT NOT NULL,
+  config TEXT NOT NULL,
+  secrets BLOB NOT NULL,             -- sealed
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sources_by_tenant ON sources (tenant, created_at, id);
+
+CREATE TABLE lanes (
+  id INTEGER PRIMARY KEY,
+  key BLOB NOT NULL UNIQUE,          -- hash of everything below
+  tenant INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  priority INTEGER NOT NULL,
+  origin BLOB,
+  name TEXT NOT NULL,
+  executor TEXT
+) STRICT;
+CREATE INDEX lanes_by_tenant ON lanes (tenant);
+
+-- Small columns only, so that lists never read a body. Clustered by tenant, newest last.
+CREATE TABLE events (
+  tenant INTEGER NOT NULL,
+  id BLOB NOT NULL,
+  source BLOB NOT NULL,
+  type TEXT NOT NULL,
+  dedup_key TEXT NOT NULL,
+  route INTEGER NOT NULL,            -- 0 job, 1 ignored, 2 unmapped
+  verified INTEGER NOT NULL,
+  subject TEXT,
+  occurred_at INTEGER,
+  payload_hash BLOB NOT NULL,
+  duplicates INTEGER NOT NULL,
+  remote_addr TEXT,
+  latency_us INTEGER NOT NULL,
+  PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
+
+-- Apart from events: kept for less long. An ordinary table, since rows are large and arrive in order.
+CREATE TABLE bodies (
+  id BLOB PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  content BLOB NOT NULL              -- sealed headers and body
+) STRICT;
+
+-- The key is a hash over tenant, source and the provider's id. Expired rows are found by walking the
+-- table in small steps, which saves an index on every accept.
+CREATE TABLE dedup_keys (
+  key BLOB PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  event_id BLOB NOT NULL,
+  expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE receipts (
+  id BLOB PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  source BLOB NOT NULL,
+  event_id BLOB,                     -- null: rejected
+  remote_addr TEXT,
+  verdict INTEGER NOT NULL,
+  latency_us INTEGER NOT NULL,
+  detail TEXT
+) STRICT, WITHOUT ROWID;
+CREATE INDEX receipts_by_event ON receipts (event_id, id) WHERE event_id IS NOT NULL;
+CREATE INDEX receipts_by_source ON receipts (source, id);
+
+-- Live work of all kinds: small rows, no bodies. A finished item moves to work_done.
+CREATE TABLE work (
+  tenant INTEGER NOT NULL,
+  id BLOB NOT NULL,
+  kind INTEGER NOT NULL,
+  lane INTEGER NOT NULL,
+  state INTEGER NOT NULL,
+  run_at INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  max_attempts INTEGER NOT NULL,
+  fence INTEGER NOT NULL,
+  event_id BLOB,
+  scope BLOB NOT NULL,
+  subject TEXT,
+  meta TEXT,
+  held_reason INTEGER,
+  last_error TEXT,
+  worker TEXT,
+  started_at INTEGER,
+  lease_expires_at INTEGER,
+  run_deadline INTEGER,
+  cancel_at INTEGER,                 -- when a stop was asked for
+  caps TEXT,                         -- the counters this running item holds, separated by spaces
+  PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX work_ready ON work (lane, run_at, id) WHERE state <= 2;
+CREATE INDEX work_timers ON work (run_at, lane) WHERE state IN (1, 2);
+CREATE INDEX work_running ON work (lease_expires_at) WHERE state = 5;
+-- Only items after an event's first, and only replays: the usual item is in neither.
+CREATE INDEX work_again ON work (event_id) WHERE event_id <> id;
+CREATE INDEX work_shared ON work (scope) WHERE scope <> id;
+
+CREATE TABLE work_done (
+  tenant INTEGER NOT NULL,
+  id BLOB NOT NULL,
+  kind INTEGER NOT NULL,
+  lane INTEGER NOT NULL,
+  state INTEGER NOT NULL,
+  run_at INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  max_attempts INTEGER NOT NULL,
+  fence INTEGER NOT NULL,
+  event_id BLOB,
+  scope BLOB NOT NULL,
+  subject TEXT,
+  meta TEXT,
+  last_error TEXT,
+  worker TEXT,
+  started_at INTEGER,
+  finished_at INTEGER NOT NULL,
+  replayed_as BLOB,
+  PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
+-- Only items after an event's first, and only replays: the usual item is in neither.
+CREATE INDEX work_done_again ON work_done (event_id) WHERE event_id <> id;
+CREATE INDEX work_done_shared ON work_done (scope) WHERE scope <> id;
+CREATE INDEX work_done_dead ON work_done (tenant, id) WHERE state = 8;
+
+CREATE TABLE attempts (
+  work_id BLOB NOT NULL,
+  fence INTEGER NOT NULL,
+  tenant INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  worker TEXT NOT NULL,
+  started_at INTEGER NOT NULL,
+  ended_at INTEGER NOT NULL,
+  outcome INTEGER NOT NULL,
+  error TEXT,
+  PRIMARY KEY (work_id, fence)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE job_state (
+  work_id BLOB PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  input BLOB,                        -- sealed, as are the next three
+  checkpoint BLOB,
+  result BLOB,
+  reply BLOB,
+  cost REAL
+) STRICT;
+
+CREATE TABLE effects (
+  scope BLOB NOT NULL,
+  key TEXT NOT NULL,
+  tenant INTEGER NOT NULL,
+  state INTEGER NOT NULL,            -- 0 begun, 1 committed, 2 aborted
+  work_id BLOB NOT NULL,
+  fence INTEGER NOT NULL,
+  description TEXT,
+  result BLOB,                       -- sealed
+  error TEXT,
+  begun_at INTEGER NOT NULL,
+  resolved_at INTEGER,
+  PRIMARY KEY (scope, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE progress (
+  work_id BLOB NOT NULL,
+  tenant INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  content BLOB NOT NULL,             -- sealed
+  PRIMARY KEY (work_id, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE lane_caps (
+  scope TEXT PRIMARY KEY,
+  running INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE idempotency (
+  key BLOB PRIMARY KEY,
+  body_hash BLOB NOT NULL,
+  answer BLOB NOT NULL,              -- sealed
+  expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE audit (
+  id BLOB PRIMARY KEY,
+  tenant INTEGER,
+  actor TEXT NOT NULL,
+  action TEXT NOT NULL,
+  target TEXT NOT NULL,
+  note TEXT
+) STRICT, WITHOUT ROWID;
+CREATE INDEX audit_by_tenant ON audit (tenant, id);

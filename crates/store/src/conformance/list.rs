@@ -1,0 +1,281 @@
+//! The list: every promise of every room, once.
+
+/// Stamps out one test for every promise, each on a database of its own.
+///
+/// It takes an async function that makes a [`Harness`](crate::conformance::Harness).
+#[macro_export]
+macro_rules! conformance {
+    ($harness:path) => {
+        $crate::conformance_list!(conformance_stamp $harness);
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_stamp {
+    ($harness:path; $($room:ident: [$($promise:ident,)*])*) => {
+        $(mod $room {
+            use super::*;
+
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $promise() {
+                let harness = $harness().await;
+                $crate::conformance::$room::$promise(&harness).await;
+                $crate::conformance::Harness::close(harness).await;
+            })*
+        })*
+    };
+}
+
+/// Hands the list to another macro of this crate.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_list {
+    ($with:ident $($harness:path)?) => {
+        $crate::$with! {
+            $($harness;)?
+            accepting: [
+                a_new_event_is_stored_with_every_column,
+                a_body_is_kept_byte_for_byte,
+                a_new_event_makes_its_job_in_the_same_breath,
+                ignored_and_unmapped_events_are_kept_and_make_no_job,
+                an_empty_batch_is_answered_with_nothing,
+                answers_come_in_the_order_of_the_batch,
+                many_events_from_two_nodes_are_all_stored,
+                an_event_that_cannot_be_stored_fails_alone_and_leaves_nothing,
+                a_text_that_is_hard_to_store_harms_no_other_event,
+                a_rejection_is_kept_as_it_was,
+                only_the_latest_rejections_of_each_source_are_kept,
+                kept_requests_come_in_pages,
+                another_tenant_cannot_see_an_event_or_its_work,
+            ]
+            deduplicating: [
+                a_repeat_is_a_duplicate_of_the_first,
+                a_repeat_of_an_event_without_a_job_says_so,
+                the_very_same_event_again_is_new_and_stored_once,
+                of_two_hundred_copies_at_once_one_is_new,
+                copies_in_one_batch_are_duplicates_of_its_first,
+                batches_of_the_same_copies_at_once_make_each_once,
+                either_of_two_keys_makes_a_duplicate,
+                a_duplicate_takes_none_of_its_keys,
+                a_copy_of_a_duplicate_by_its_free_key_is_new,
+                many_that_share_only_a_second_key_leave_their_first_keys_free,
+                overlapping_keys_at_once_never_block_each_other,
+                the_same_key_of_two_tenants_or_sources_never_mixes,
+                a_key_blocks_for_its_whole_window_and_no_longer,
+                an_expired_key_is_taken_over_by_exactly_one_of_many,
+                at_most_twenty_duplicate_receipts_are_kept_and_all_are_counted,
+            ]
+            claiming: [
+                a_claim_says_all_a_worker_needs,
+                the_oldest_in_a_lane_is_claimed_first,
+                of_one_moment_the_smaller_id_is_claimed_first,
+                an_item_that_waited_longer_comes_before_one_that_was_tried,
+                nothing_is_claimed_before_its_time,
+                the_fence_grows_with_every_claim,
+                only_waiting_items_are_claimed,
+                a_claim_keeps_to_its_lanes_and_counts,
+                a_lane_that_is_empty_or_unknown_has_nothing,
+                two_nodes_never_claim_the_same_item,
+                work_that_arrives_while_it_is_claimed_is_run_once,
+                a_lease_never_outlasts_the_run,
+            ]
+            capping: [
+                a_tenants_cap_holds_over_all_its_sources,
+                of_two_caps_the_tighter_one_holds,
+                lanes_of_one_claim_share_their_cap,
+                a_cap_below_what_runs_lets_nothing_more_run,
+                a_claim_that_finds_nothing_takes_no_place,
+                an_uncapped_lane_is_neither_slowed_nor_counted,
+                every_way_a_run_can_end_frees_its_place,
+                a_place_is_freed_once_however_often_its_end_is_told,
+                caps_hold_at_every_moment_and_never_drift,
+            ]
+            leasing: [
+                a_heartbeat_extends_the_lease,
+                a_heartbeat_never_passes_the_end_of_the_run,
+                a_heartbeat_never_shortens_a_lease,
+                a_heartbeat_cannot_revive_an_expired_lease,
+                a_heartbeat_learns_that_a_stop_was_asked_for,
+                a_heartbeat_keeps_what_the_run_cost,
+                heartbeats_are_answered_one_by_one,
+                an_expired_lease_is_worth_nothing,
+                a_rescued_lease_is_worth_nothing,
+                a_lease_is_worth_nothing_after_the_next_claim,
+                a_token_of_another_claim_or_tenant_is_worth_nothing,
+                a_checkpoint_is_handed_to_the_next_run,
+                a_checkpoint_is_replaced_whole,
+            ]
+            settling: [
+                success_ends_an_item_and_keeps_its_result,
+                a_failed_run_waits_for_its_delay,
+                the_last_failure_makes_a_dead_letter,
+                a_hand_back_gives_the_attempt_back,
+                a_held_item_waits_for_an_operator,
+                the_same_end_told_again_changes_nothing,
+                the_same_end_told_again_much_later_changes_nothing,
+                another_end_with_the_same_lease_is_lost,
+                ends_are_answered_one_by_one,
+                one_end_told_many_times_at_once_happens_once,
+                of_different_ends_at_once_one_happens,
+                many_items_end_at_once_each_with_its_own_record,
+            ]
+            rescuing: [
+                only_leases_that_ended_are_listed_oldest_first,
+                a_rescued_item_is_due_at_once_and_its_attempt_counts,
+                the_last_expired_lease_makes_a_dead_letter,
+                many_rescuers_rescue_each_run_once,
+                a_lease_that_was_extended_is_not_rescued,
+                a_lease_that_was_claimed_anew_is_not_rescued,
+                a_run_that_ended_in_time_is_not_rescued,
+            ]
+            stopping: [
+                a_running_item_is_only_asked_to_stop,
+                a_stop_turns_every_end_but_success_into_cancelled,
+                a_success_that_arrives_first_wins_over_a_stop,
+                an_end_that_became_a_stop_is_answered_the_same_again,
+                a_stop_that_is_not_heeded_ends_with_the_lease,
+                a_stop_that_is_not_heeded_is_swept_after_a_while,
+                a_swept_worker_has_lost_its_lease,
+                a_run_that_nobody_asked_to_stop_is_not_swept,
+            ]
+            effects: [
+                a_new_effect_may_go_ahead,
+                asking_again_in_the_same_run_gets_the_same_answer,
+                asking_many_times_at_once_makes_one_effect,
+                a_committed_effect_is_skipped_with_its_result,
+                an_effect_may_be_committed_without_a_result,
+                a_commit_told_twice_keeps_the_first_result,
+                an_aborted_effect_may_be_tried_again,
+                a_resolved_effect_is_not_resolved_otherwise,
+                an_effect_that_was_never_begun_cannot_be_resolved,
+                a_run_cannot_resolve_what_an_earlier_run_began,
+                a_job_asked_to_stop_begins_nothing_but_may_say_what_happened,
+                effects_are_listed_in_the_order_they_were_begun,
+                an_effect_is_alive_as_long_as_its_run,
+                the_same_effect_of_two_jobs_is_two_effects,
+                another_tenant_sees_no_effects,
+            ]
+            in_doubt: [
+                an_effect_begun_by_a_dead_run_holds_the_job,
+                a_failed_run_leaves_its_begun_effect_in_doubt,
+                an_effect_that_is_safe_to_repeat_is_repeated,
+                an_operator_says_that_it_happened,
+                an_operator_says_that_it_did_not_happen,
+                an_operators_word_is_in_the_audit_trail,
+                a_job_goes_on_only_when_nothing_is_in_doubt,
+                a_word_on_an_effect_does_not_release_a_job_held_for_else,
+                only_an_effect_in_doubt_can_be_resolved,
+                a_doubt_can_be_resolved_before_the_job_asks,
+                a_doubt_of_a_finished_job_can_be_resolved,
+                of_many_operators_at_once_one_has_the_word,
+                another_tenant_has_no_word_on_an_effect,
+                a_released_job_is_held_again_by_the_same_doubt,
+            ]
+            working: [
+                an_item_is_made_as_it_was_asked_for,
+                an_item_has_its_own_scope_unless_told_otherwise,
+                an_item_for_later_is_scheduled,
+                items_are_made_all_or_none,
+                a_repeat_of_a_key_is_answered_with_the_first_item,
+                many_repeats_of_a_key_at_once_make_one_item,
+                a_waiting_item_is_cancelled_at_once,
+                a_finished_item_cannot_be_cancelled,
+                only_a_held_item_is_released,
+                of_a_claim_and_a_cancel_at_once_both_can_be_true,
+                nobody_moves_work_of_another_tenant,
+            ]
+            replaying: [
+                a_replay_makes_a_new_item_that_names_the_old,
+                a_replay_keeps_what_its_owner_said,
+                every_finished_state_can_be_replayed,
+                an_item_that_has_not_ended_cannot_be_replayed,
+                an_item_is_replayed_once_and_then_its_replay,
+                of_many_replays_at_once_one_happens,
+                nobody_replays_work_of_another_tenant,
+                a_replay_of_the_same_scope_skips_what_was_committed,
+                a_replay_of_a_fresh_scope_does_everything_again,
+                an_event_without_work_gets_its_first_item,
+                an_event_that_has_work_gets_no_second_first_item,
+                a_replay_under_an_idempotency_key_happens_once,
+            ]
+            once: [
+                a_repeat_gets_the_first_answer_and_makes_nothing,
+                an_expired_key_is_forgotten,
+                of_many_at_once_one_happens_and_all_get_its_answer,
+                what_failed_does_not_take_its_key,
+            ]
+            settings: [
+                the_default_tenant_is_always_there,
+                tenants_are_made_changed_and_listed_by_slug,
+                a_slug_is_taken_once,
+                a_tenant_that_is_not_there_cannot_be_changed,
+                a_key_is_found_by_its_hash_alone,
+                a_revoked_key_is_gone_at_once,
+                an_expired_key_is_gone_by_itself,
+                keys_are_listed_by_whose_they_are_newest_first,
+                a_keys_last_use_never_goes_back,
+                the_same_key_is_the_same_lane_for_everybody,
+                a_difference_in_any_part_makes_another_lane,
+                a_tenant_has_one_data_key_whoever_asks_first,
+                one_node_opens_what_the_other_sealed,
+                the_audit_trail_comes_in_pages_bound_to_a_tenant,
+            ]
+            sources: [
+                a_source_is_found_by_its_id_as_it_was_made,
+                a_source_is_made_once_under_an_idempotency_key,
+                a_change_is_refused_if_somebody_else_was_first,
+                of_many_changes_at_once_one_happens,
+                another_tenants_source_is_not_found,
+                a_deleted_source_is_gone_and_its_events_stay,
+                sources_come_in_pages_newest_first,
+            ]
+            reading_events: [
+                events_are_listed_newest_first_with_their_work,
+                pages_neither_skip_nor_repeat,
+                what_arrives_while_paging_does_not_disturb_it,
+                events_are_found_by_source,
+                events_are_found_by_type_exactly_or_by_its_beginning,
+                events_are_found_by_subject_key_and_time,
+                events_are_found_by_the_beginning_of_what_they_show,
+                events_are_found_by_status,
+                the_most_telling_work_gives_an_event_its_status,
+                work_that_was_replayed_counts_no_more,
+                an_event_whose_first_work_is_a_replay_has_its_status,
+                pages_of_a_status_are_full_until_the_last,
+            ]
+            reading_work: [
+                live_and_finished_work_is_one_list_newest_first,
+                work_is_found_by_state,
+                work_is_found_by_kind_subject_and_time,
+                work_is_found_by_source_and_name,
+                replayed_dead_letters_can_be_left_out,
+                runs_are_listed_oldest_first_with_their_evidence,
+                progress_is_numbered_and_read_from_where_one_left_off,
+                progress_told_at_once_has_one_number_each,
+                only_the_latest_progress_of_a_job_is_kept,
+                what_jobs_keep_is_read_for_many_at_once,
+                bodies_are_read_for_many_at_once,
+            ]
+            keeping_up: [
+                a_store_that_works_answers,
+                both_nodes_go_by_one_clock,
+                every_lane_with_waiting_work_is_listed_once,
+                many_waiting_lanes_are_all_listed,
+                lanes_whose_timers_just_fell_due_are_listed,
+                live_work_is_counted_by_tenant_and_state,
+            ]
+            pruning: [
+                old_history_goes_and_young_history_stays,
+                each_kind_of_history_has_its_own_age,
+                live_work_keeps_its_body_and_all_it_has,
+                a_dead_letter_keeps_its_body_until_it_is_replayed,
+                a_key_outlives_the_event_for_its_whole_window,
+                expired_keys_go_and_live_ones_stay,
+                effects_stay_as_long_as_anything_shares_them,
+                pruning_goes_on_in_steps_until_all_is_gone,
+                work_goes_on_while_history_is_pruned,
+            ]
+        }
+    };
+}

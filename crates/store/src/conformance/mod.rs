@@ -1,0 +1,92 @@
+//! The promises of the store as tests, for whoever brings a database.
+//!
+//! Each promise is a plain function that takes a [`Harness`] and is named by its sentence; the rooms
+//! beside this file hold them. [`conformance!`](crate::conformance) stamps out one test for every
+//! promise in the list, so both databases run exactly the same ones. No promise sleeps: time moves
+//! through [`Harness::advance`]. The promises see the store through its moves only, never its tables.
+
+#![allow(missing_docs, reason = "a promise's name is its sentence")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "these are tests, though not compiled as such"
+)]
+
+pub mod accepting;
+pub mod capping;
+pub mod claiming;
+pub mod deduplicating;
+mod drafts;
+pub mod effects;
+pub mod in_doubt;
+pub mod keeping_up;
+pub mod leasing;
+mod list;
+pub mod once;
+pub mod pruning;
+pub mod reading_events;
+pub mod reading_work;
+pub mod replaying;
+pub mod rescuing;
+pub mod settings;
+pub mod settling;
+pub mod sources;
+pub mod stopping;
+pub mod working;
+mod world;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::moves::Store;
+
+/// A database for one test.
+#[async_trait]
+pub trait Harness: Send + Sync {
+    /// The store on a fresh database, which has the default tenant and nothing else.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// Another node's handle on the same database; the same handle where there can be only one node.
+    fn other_node(&self) -> Arc<dyn Store>;
+
+    /// Moves the database's clock forward.
+    async fn advance(&self, by: Duration);
+
+    /// Removes the database.
+    async fn close(self);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// `room::promise` for everything in the list.
+    #[macro_export]
+    macro_rules! conformance_names {
+        ($($room:ident: [$($promise:ident,)*])*) => {
+            [$($(concat!(stringify!($room), "::", stringify!($promise)),)*)*]
+        };
+    }
+
+    #[test]
+    fn the_list_has_every_promise_once() {
+        let mut written = BTreeSet::new();
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance");
+        for entry in std::fs::read_dir(here).unwrap() {
+            let path = entry.unwrap().path();
+            let room = path.file_stem().unwrap().to_string_lossy().into_owned();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let promises = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("pub async fn "));
+            let names = promises.map(|rest| rest.split('(').next().unwrap());
+            written.extend(names.map(|name| format!("{room}::{name}")));
+        }
+        let list = crate::conformance_list!(conformance_names);
+        let listed: BTreeSet<String> = list.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(listed, written);
+        assert_eq!(listed.len(), list.len(), "a promise is listed twice");
+    }
+}

@@ -1,0 +1,37 @@
+//! What can go wrong in the store, by what the caller should do about it.
+
+/// A move that did not happen.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// Too much is in flight: come back in a moment. Nothing was written.
+    #[error("the store is busy")]
+    Busy,
+    /// The database cannot be reached, is full or cannot be written. What was asked may or may not have
+    /// been committed if the connection broke at the wrong moment; a repeat is safe.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// The lease token is not the item's live one. Nothing was written.
+    #[error("the lease is lost")]
+    LeaseLost,
+    /// The item is not in a state that allows the move. Nothing was written.
+    #[error("{0}")]
+    InvalidState(String),
+    /// An operator asked the job to stop. Nothing was written.
+    #[error("the job is asked to stop")]
+    CancelRequested,
+    /// There is no such thing, or it is another tenant's.
+    #[error("not found")]
+    NotFound,
+    /// Something with that name is there already.
+    #[error("{0}")]
+    Exists(String),
+    /// A bound was reached.
+    #[error("{0}")]
+    Limit(String),
+    /// A row, or a sealed record, is not what this program writes.
+    #[error("the stored data is damaged: {0}")]
+    Corrupt(String),
+}
+
+/// What a move answers.
+pub type Result<T> = std::result::Result<T, StoreError>;

@@ -1,0 +1,114 @@
+//! Accepting: from a verified request to an event, its dedup keys, its job and its receipt, in one
+//! transaction.
+
+use async_trait::async_trait;
+use wakepost_domain::event::Event;
+use wakepost_domain::lane::LaneId;
+use wakepost_domain::receipt::Verdict;
+use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp};
+
+use crate::error::Result;
+use crate::vault::Sealed;
+
+/// What makes a repeat a duplicate: a hash over tenant, source and the key itself. 128 bits: another
+/// tenant's key cannot be met by chance, nor on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DedupKey(pub [u8; 16]);
+
+impl DedupKey {
+    /// The key of something a source sent.
+    pub fn new(tenant: TenantId, source: SourceId, key: &[u8]) -> DedupKey {
+        DedupKey::hash(tenant, b"source", &source.to_bytes(), key)
+    }
+
+    /// The key of a job that was made through the API.
+    pub fn of_job(tenant: TenantId, key: &[u8]) -> DedupKey {
+        DedupKey::hash(tenant, b"job", &[], key)
+    }
+
+    fn hash(tenant: TenantId, room: &[u8], source: &[u8], key: &[u8]) -> DedupKey {
+        let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+        context.update(&tenant.0.to_be_bytes());
+        for part in [room, source] {
+            context.update(&[part.len() as u8]);
+            context.update(part);
+        }
+        context.update(key);
+        let mut short = [0u8; 16];
+        short.copy_from_slice(&context.finish().as_ref()[..16]);
+        DedupKey(short)
+    }
+}
+
+/// A verified request, ready to be stored.
+#[derive(Debug, Clone)]
+pub struct NewEvent {
+    /// The event's columns. Its id carries the time it was received.
+    pub event: Event,
+    /// One or two keys; either of them makes it a duplicate.
+    pub dedup: Vec<DedupKey>,
+    /// Until when the keys block a repeat.
+    pub dedup_until: Timestamp,
+    /// Headers and body, exactly as received.
+    pub content: Sealed,
+    /// The job it makes; none if it is ignored or unmapped.
+    pub job: Option<NewJob>,
+    /// The receipt in case it turns out to be a duplicate.
+    pub receipt: NewReceipt,
+}
+
+/// The job of a received event. It carries the event's own bits as its id.
+#[derive(Debug, Clone, Copy)]
+pub struct NewJob {
+    /// Where it waits.
+    pub lane: LaneId,
+    /// How often it may be tried.
+    pub max_attempts: i32,
+}
+
+/// One request and what became of it.
+#[derive(Debug, Clone)]
+pub struct NewReceipt {
+    /// Its id, which carries its time.
+    pub id: ReceiptId,
+    /// Whose source it came to.
+    pub tenant: TenantId,
+    /// Which source.
+    pub source: SourceId,
+    /// Who sent it.
+    pub remote_addr: Option<String>,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// How long it took.
+    pub latency_us: i32,
+    /// What an operator should know; never a secret.
+    pub detail: Option<String>,
+}
+
+/// What accepting came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepted {
+    /// Stored.
+    New,
+    /// The first of its kind is this one, and this says whether it made a job.
+    Duplicate {
+        /// The first event.
+        of: EventId,
+        /// Whether it made a job.
+        has_job: bool,
+    },
+}
+
+/// One row's answer.
+pub type Received = Result<Accepted>;
+
+/// The ledger's front door.
+#[async_trait]
+pub trait Ledger {
+    /// Stores events. Each event with its dedup keys, job and receipt commits wholly or not at all, and
+    /// the answer comes after the commit. Of any number of copies, on any number of nodes, one is new.
+    async fn accept(&self, batch: Vec<NewEvent>) -> Vec<Received>;
+
+    /// Keeps receipts of rejected requests, the latest few hundred of each source.
+    async fn keep_rejections(&self, batch: Vec<NewReceipt>) -> Result<()>;
+}

@@ -1,0 +1,36 @@
+//! The moves, by room: what each takes, answers and promises.
+
+mod accept;
+mod effects;
+mod queue;
+mod read;
+mod settings;
+mod upkeep;
+mod work;
+
+pub use accept::{Accepted, DedupKey, Ledger, NewEvent, NewJob, NewReceipt, Received};
+pub use effects::{Begin, BeginOutcome, EffectRow, Effects, Resolve};
+pub use queue::{
+    Cap, CapScope, ClaimLane, ClaimRequest, Claimed, Evidence, Guard, Heartbeat, HeartbeatAnswer,
+    Progress, Queue, Settle, Settled,
+};
+pub use read::{
+    Cursor, EventFilter, EventRow, JobState, Page, ProgressRow, Reading, ReceiptRow, WorkFilter,
+    WorkRow,
+};
+pub use settings::{
+    AuditEntry, AuditRow, Idempotency, KeyRecord, Once, Replayed, Settings, SourceRecord,
+};
+pub use upkeep::{DueLane, Expired, PruneBefore, Pruned, StatCount, Upkeep};
+pub use work::{CancelOutcome, NewWork, Replay, ReplayFrom, WorkMeta, WorkMoves};
+
+/// Everything a database must be able to do.
+pub trait Store:
+    Ledger + Queue + Effects + WorkMoves + Settings + Reading + Upkeep + Send + Sync + 'static
+{
+}
+
+impl<T> Store for T where
+    T: Ledger + Queue + Effects + WorkMoves + Settings + Reading + Upkeep + Send + Sync + 'static
+{
+}

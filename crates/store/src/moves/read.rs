@@ -1,0 +1,235 @@
+//! Reading: lists by cursor, and single things whole.
+
+use async_trait::async_trait;
+use wakepost_domain::effect::Runner;
+use wakepost_domain::event::Event;
+use wakepost_domain::lane::LaneId;
+use wakepost_domain::receipt::Verdict;
+use wakepost_domain::run::Run;
+use wakepost_domain::work::{HeldReason, State, WorkKind};
+use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId};
+
+use super::work::WorkMeta;
+use crate::error::Result;
+use crate::vault::Sealed;
+
+/// A page of a list, newest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page<K = Ulid> {
+    /// Only things older than this.
+    pub before: Option<K>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// A page by plain ULID.
+pub type Cursor = Page<Ulid>;
+
+/// Which events a list should have.
+#[derive(Debug, Clone, Default)]
+pub struct EventFilter {
+    /// Of these sources only.
+    pub sources: Option<Vec<SourceId>>,
+    /// Of this type, or with this prefix if it ends with `*`.
+    pub event_type: Option<String>,
+    /// With this status.
+    pub status: Option<String>,
+    /// About this.
+    pub subject: Option<String>,
+    /// With this dedup key.
+    pub dedup_key: Option<String>,
+    /// Not before.
+    pub since: Option<Timestamp>,
+    /// Before.
+    pub until: Option<Timestamp>,
+    /// Whose id, type, subject or dedup key begins with this.
+    pub prefix: Option<String>,
+}
+
+/// An event in a list, with the state of its work.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventRow {
+    /// The event.
+    pub event: Event,
+    /// The states of its work that was not replayed.
+    pub work: Vec<State>,
+}
+
+/// Which work a list should have.
+#[derive(Debug, Clone, Default)]
+pub struct WorkFilter {
+    /// Of this kind.
+    pub kind: Option<WorkKind>,
+    /// In this state.
+    pub state: Option<State>,
+    /// Of this source.
+    pub source: Option<SourceId>,
+    /// With this job kind.
+    pub name: Option<String>,
+    /// About this.
+    pub subject: Option<String>,
+    /// Not before.
+    pub since: Option<Timestamp>,
+    /// Only what was not replayed.
+    pub unreplayed: bool,
+}
+
+/// One work item, live or finished.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkRow {
+    /// Its id.
+    pub id: WorkId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// What executes it.
+    pub kind: WorkKind,
+    /// Its lane.
+    pub lane: LaneId,
+    /// Where it stands.
+    pub state: State,
+    /// When it may start.
+    pub run_at: Timestamp,
+    /// How often it was claimed, less what was given back.
+    pub attempts: i32,
+    /// How often it may be.
+    pub max_attempts: i32,
+    /// Its latest claim.
+    pub fence: i32,
+    /// The event it is about.
+    pub event: Option<EventId>,
+    /// Whose effects it shares.
+    pub scope: Ulid,
+    /// What it is about.
+    pub subject: Option<String>,
+    /// Why it waits for an operator.
+    pub held: Option<HeldReason>,
+    /// What went wrong last.
+    pub last_error: Option<String>,
+    /// The rest.
+    pub meta: WorkMeta,
+    /// Who has it, or had it last.
+    pub worker: Option<String>,
+    /// When the latest run began.
+    pub started_at: Option<Timestamp>,
+    /// When the live lease ends.
+    pub lease_expires_at: Option<Timestamp>,
+    /// Whether a stop was asked for.
+    pub cancel_requested: bool,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+    /// What it was replayed as.
+    pub replayed_as: Option<WorkId>,
+}
+
+impl WorkRow {
+    /// Its latest run, as the effect ledger knows it.
+    pub fn runner(&self) -> Runner {
+        Runner {
+            work: self.id,
+            fence: self.fence,
+        }
+    }
+}
+
+/// What a job keeps apart from the queue.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct JobState {
+    /// What the agent gets.
+    pub input: Option<Sealed>,
+    /// The agent's own state.
+    pub checkpoint: Option<Sealed>,
+    /// What came of it.
+    pub result: Option<Sealed>,
+    /// The text to reply with.
+    pub reply: Option<Sealed>,
+    /// What it cost so far.
+    pub cost: Option<f64>,
+}
+
+/// One kept request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReceiptRow {
+    /// Its id, which carries its time.
+    pub id: ReceiptId,
+    /// The event it became or repeated.
+    pub event: Option<EventId>,
+    /// Who sent it.
+    pub remote_addr: Option<String>,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// How long it took.
+    pub latency_us: i32,
+    /// What an operator should know.
+    pub detail: Option<String>,
+}
+
+/// One sign of progress.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProgressRow {
+    /// Its number within the job.
+    pub seq: i64,
+    /// When.
+    pub at: Timestamp,
+    /// What the worker said, as JSON.
+    pub content: Sealed,
+}
+
+/// What can be looked up. Every look-up is bound to a tenant.
+#[async_trait]
+pub trait Reading {
+    /// Events, newest first.
+    async fn events(
+        &self,
+        tenant: TenantId,
+        filter: EventFilter,
+        page: Cursor,
+    ) -> Result<Vec<EventRow>>;
+
+    /// One event.
+    async fn event(&self, tenant: TenantId, id: EventId) -> Result<Option<Event>>;
+
+    /// Events by id; those that are not there are missing.
+    async fn events_by_id(&self, ids: Vec<(TenantId, EventId)>) -> Result<Vec<Event>>;
+
+    /// Headers and body of events, by id; those whose body was pruned are missing.
+    async fn contents(&self, ids: Vec<EventId>) -> Result<Vec<(EventId, Sealed)>>;
+
+    /// Duplicates of an event, oldest first.
+    async fn receipts(&self, tenant: TenantId, event: EventId) -> Result<Vec<ReceiptRow>>;
+
+    /// Kept requests of a source, newest first.
+    async fn source_receipts(
+        &self,
+        tenant: TenantId,
+        source: SourceId,
+        page: Cursor,
+    ) -> Result<Vec<ReceiptRow>>;
+
+    /// Work items, newest first, live and finished.
+    async fn work_list(
+        &self,
+        tenant: TenantId,
+        filter: WorkFilter,
+        page: Cursor,
+    ) -> Result<Vec<WorkRow>>;
+
+    /// One work item, live or finished.
+    async fn work(&self, tenant: TenantId, id: WorkId) -> Result<Option<WorkRow>>;
+
+    /// All work about an event, oldest first.
+    async fn work_of_event(&self, tenant: TenantId, event: EventId) -> Result<Vec<WorkRow>>;
+
+    /// What jobs keep apart from the queue, by id; those that keep nothing are missing.
+    async fn job_states(&self, ids: Vec<WorkId>) -> Result<Vec<(WorkId, JobState)>>;
+
+    /// The finished runs of an item, oldest first.
+    async fn runs(&self, tenant: TenantId, work: WorkId) -> Result<Vec<Run>>;
+
+    /// Signs of progress after a number, oldest first.
+    async fn progress_after(
+        &self,
+        tenant: TenantId,
+        work: WorkId,
+        seq: i64,
+    ) -> Result<Vec<ProgressRow>>;
+}

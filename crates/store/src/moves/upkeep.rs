@@ -1,0 +1,92 @@
+//! Upkeep: what keeps the queue moving and the ledger small.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use wakepost_domain::lane::LaneId;
+use wakepost_domain::lease::Ticket;
+use wakepost_domain::work::State;
+use wakepost_domain::{TenantId, Timestamp};
+
+use crate::error::Result;
+
+/// A lane that has, or will have, ready work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueLane {
+    /// Which lane.
+    pub lane: LaneId,
+    /// When its first waiting item may start.
+    pub run_at: Timestamp,
+}
+
+/// A run whose lease ended, or that was asked to stop and did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expired {
+    /// The lease.
+    pub ticket: Ticket,
+    /// Its lane, which says whose policy applies.
+    pub lane: LaneId,
+    /// When the lease ended, as seen.
+    pub lease_expires_at: Timestamp,
+    /// Whether a stop was asked for.
+    pub cancel_requested: bool,
+}
+
+/// Before when each kind of history may go.
+#[derive(Debug, Clone, Copy)]
+pub struct PruneBefore {
+    /// Headers and bodies.
+    pub bodies: Timestamp,
+    /// Events.
+    pub events: Timestamp,
+    /// Finished work and its runs, effects and state.
+    pub runs: Timestamp,
+    /// Receipts.
+    pub receipts: Timestamp,
+}
+
+/// How much one step of retention removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pruned {
+    /// Rows, or partitions' worth of rows.
+    pub rows: u64,
+    /// Whether there is more to do at once.
+    pub more: bool,
+}
+
+/// How many live items stand somewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatCount {
+    /// Whose.
+    pub tenant: TenantId,
+    /// Where.
+    pub state: State,
+    /// How many.
+    pub count: i64,
+}
+
+/// The loops behind the scenes.
+#[async_trait]
+pub trait Upkeep {
+    /// Whether the database answers, and is writable.
+    async fn ping(&self) -> Result<()>;
+
+    /// The time by which leases and due times go.
+    async fn now(&self) -> Result<Timestamp>;
+
+    /// Every lane with waiting work, and when its first item may start. For start-up and slow resyncs.
+    async fn waiting_lanes(&self) -> Result<Vec<DueLane>>;
+
+    /// Lanes whose timers fell due in the last `within`.
+    async fn due_lanes(&self, within: Duration) -> Result<Vec<LaneId>>;
+
+    /// Runs whose lease has ended, oldest first, and runs that were asked to stop longer than
+    /// `cancel_patience` ago.
+    async fn expired(&self, cancel_patience: Duration, limit: u32) -> Result<Vec<Expired>>;
+
+    /// One small step of retention.
+    async fn prune(&self, before: PruneBefore) -> Result<Pruned>;
+
+    /// Counts of live work. Costs a scan of the live queue.
+    async fn live_counts(&self) -> Result<Vec<StatCount>>;
+}

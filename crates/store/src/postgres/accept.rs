@@ -1,0 +1,407 @@
+//! Accepting: event, dedup keys, job and receipt in one statement.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use async_trait::async_trait;
+use deadpool_postgres::{Client, GenericClient};
+use uuid::Uuid;
+use wakepost_domain::event::Route;
+use wakepost_domain::receipt::Verdict;
+use wakepost_domain::{EventId, Timestamp, limits};
+
+use super::batch::Verb;
+use super::fault::Fault;
+use super::rows::{execute, get, opt_text, query, text, ulid, uuid};
+use super::{Postgres, commit};
+use crate::error::{Result, StoreError};
+use crate::moves::{Accepted, DedupKey, Ledger, NewEvent, NewReceipt, Received};
+
+/// Rounds after which a batch whose keys others keep taking is given back as busy.
+const ROUNDS_MAX: usize = 8;
+
+#[async_trait]
+impl Ledger for Postgres {
+    async fn accept(&self, batch: Vec<NewEvent>) -> Vec<Received> {
+        self.inner.accepts.submit(batch).await
+    }
+
+    async fn keep_rejections(&self, batch: Vec<NewReceipt>) -> Result<()> {
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        insert_rejections(&tx, &batch).await?;
+        trim_rejections(&tx, &batch).await?;
+        commit(tx).await
+    }
+}
+
+/// The verb behind [`Ledger::accept`].
+pub struct Accept;
+
+impl Verb for Accept {
+    type Item = NewEvent;
+    type Answer = Accepted;
+
+    fn bytes(item: &NewEvent) -> usize {
+        item.content.len()
+    }
+
+    async fn run(
+        client: &mut Client,
+        items: &[NewEvent],
+    ) -> std::result::Result<Vec<Received>, Fault> {
+        let firsts = store(client, items).await?;
+        let repeats: Vec<(&NewEvent, EventId)> = items
+            .iter()
+            .zip(&firsts)
+            // Its own id: the commit of an earlier try arrived although it was reported as failed.
+            .filter(|(item, first)| item.event.id != **first)
+            .map(|(item, first)| (item, *first))
+            .collect();
+        let routes = match repeats.is_empty() {
+            true => HashMap::new(),
+            false => count_repeats(client, &repeats).await?,
+        };
+        Ok(items
+            .iter()
+            .zip(firsts)
+            .map(|(item, first)| Ok(answer(item, first, &routes)))
+            .collect())
+    }
+}
+
+fn answer(item: &NewEvent, first: EventId, routes: &HashMap<EventId, i16>) -> Accepted {
+    if item.event.id == first {
+        return Accepted::New;
+    }
+    // If the event is gone and its dedup key is not, whether it made a job is no longer known.
+    let has_job = routes
+        .get(&first)
+        .is_none_or(|route| *route == Route::Job as i16);
+    Accepted::Duplicate { of: first, has_job }
+}
+
+/// Stores what is new, and says of each item which event is the first of its kind: itself, if it is new.
+async fn store(
+    client: &impl GenericClient,
+    items: &[NewEvent],
+) -> std::result::Result<Vec<EventId>, Fault> {
+    let mut firsts: Vec<Option<EventId>> = vec![None; items.len()];
+    for _ in 0..ROUNDS_MAX {
+        let open: Vec<usize> = (0..items.len())
+            .filter(|index| firsts[*index].is_none())
+            .collect();
+        if open.is_empty() {
+            return Ok(firsts.into_iter().flatten().collect());
+        }
+        let fold = Fold::of(items, &open);
+        let stored = insert(client, items, &fold).await?;
+        for index in open {
+            firsts[index] = stored.first_of(items, &fold, index);
+        }
+    }
+    Err(Fault::Again(StoreError::Busy))
+}
+
+/// A batch in which each key has one owner: the first item that has it. An item all of whose keys are its
+/// own leads; any other follows the owner of one of its keys, and is a copy if that one turns out new.
+struct Fold {
+    owners: BTreeMap<DedupKey, Option<usize>>,
+    leaders: Vec<usize>,
+    follows: HashMap<usize, usize>,
+}
+
+impl Fold {
+    fn of(items: &[NewEvent], open: &[usize]) -> Fold {
+        let mut fold = Fold {
+            owners: BTreeMap::new(),
+            leaders: Vec::new(),
+            follows: HashMap::new(),
+        };
+        for &index in open {
+            let keys = &items[index].dedup;
+            let owner = keys
+                .iter()
+                .find_map(|key| fold.owners.get(key).copied().flatten());
+            match owner {
+                Some(leader) => {
+                    fold.follows.insert(index, leader);
+                    // Looked up, but not taken: a copy takes no keys.
+                    for key in keys {
+                        fold.owners.entry(*key).or_insert(None);
+                    }
+                }
+                None => {
+                    fold.leaders.push(index);
+                    fold.owners
+                        .extend(keys.iter().map(|key| (*key, Some(index))));
+                }
+            }
+        }
+        fold
+    }
+}
+
+/// What one round found and did.
+struct Stored {
+    known: HashMap<Uuid, EventId>,
+    new: HashSet<EventId>,
+}
+
+impl Stored {
+    fn first_of(&self, items: &[NewEvent], fold: &Fold, index: usize) -> Option<EventId> {
+        let own = items[index].event.id;
+        let known = items[index]
+            .dedup
+            .iter()
+            .find_map(|key| self.known.get(&key_uuid(key)));
+        let leader = fold
+            .follows
+            .get(&index)
+            .map_or(own, |leader| items[*leader].event.id);
+        // None: the one it follows is itself a duplicate, or another node took the key just now. The
+        // next round sees more.
+        known
+            .copied()
+            .or_else(|| self.new.contains(&leader).then_some(leader))
+    }
+}
+
+fn key_uuid(key: &DedupKey) -> Uuid {
+    Uuid::from_bytes(key.0)
+}
+
+/// The look-up only answers duplicates and spares their rows: the unique index is the arbiter. Keys are
+/// taken in their order, since two batches that take them in different orders can deadlock. An event that
+/// got only some of its keys makes the statement fail and leave nothing; run again, it sees the other's.
+const INSERT: &str = "
+WITH key AS MATERIALIZED (
+  SELECT * FROM unnest($1::uuid[], $2::int[], $3::uuid[], $4::bigint[])
+    AS k (key, tenant, event_id, expires_at)
+), known AS MATERIALIZED (
+  SELECT k.key, k.event_id, d.event_id AS first
+  FROM key k JOIN dedup_keys d ON d.key = k.key AND d.expires_at > wakepost_now()
+), taken AS (
+  INSERT INTO dedup_keys AS d (key, tenant, event_id, expires_at)
+  SELECT key, tenant, event_id, expires_at FROM key
+  WHERE event_id IS NOT NULL
+    AND event_id NOT IN (SELECT event_id FROM known WHERE event_id IS NOT NULL)
+  ORDER BY key
+  ON CONFLICT (key) DO UPDATE SET tenant = excluded.tenant, event_id = excluded.event_id,
+                                  expires_at = excluded.expires_at
+    WHERE d.expires_at <= wakepost_now()
+  RETURNING key, event_id
+), missed AS MATERIALIZED (
+  SELECT event_id FROM key
+  WHERE event_id IS NOT NULL AND key NOT IN (SELECT key FROM taken)
+), item AS MATERIALIZED (
+  SELECT *
+  FROM unnest($5::uuid[], $6::int[], $7::uuid[], $8::text[], $9::text[], $10::smallint[],
+              $11::boolean[], $12::text[], $13::bigint[], $14::bytea[], $15::text[], $16::int[],
+              $17::bytea[], $18::bigint[], $19::int[])
+    AS i (id, tenant, source, type, dedup_key, route, verified, subject, occurred_at, payload_hash,
+          remote_addr, latency_us, content, lane, max_attempts)
+  WHERE id NOT IN (SELECT event_id FROM missed)
+), event AS (
+  INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, subject, occurred_at,
+                      payload_hash, duplicates, remote_addr, latency_us)
+  SELECT tenant, id, source, type, dedup_key, route, verified, subject, occurred_at, payload_hash, 0,
+         remote_addr, latency_us
+  FROM item
+), body AS (
+  INSERT INTO bodies (id, tenant, content) SELECT id, tenant, content FROM item
+), job AS (
+  INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id,
+                    scope, subject)
+  SELECT tenant, id, 0, lane, 0, wakepost_now(), 0, max_attempts, 0, id, id, subject
+  FROM item WHERE lane IS NOT NULL
+)
+SELECT id, NULL::uuid FROM item
+UNION ALL
+SELECT key, first FROM known
+UNION ALL
+SELECT event_id, NULL FROM taken
+WHERE CASE WHEN event_id IN (SELECT event_id FROM missed) THEN wakepost_conflict() ELSE false END";
+
+async fn insert(
+    client: &impl GenericClient,
+    items: &[NewEvent],
+    fold: &Fold,
+) -> std::result::Result<Stored, Fault> {
+    let owned = fold
+        .owners
+        .iter()
+        .map(|(key, owner)| (key, owner.map(|index| &items[index])));
+    let (mut keys, mut key_tenants, mut key_events, mut expires) = (vec![], vec![], vec![], vec![]);
+    for (key, owner) in owned {
+        keys.push(key_uuid(key));
+        key_tenants.push(owner.map(|new| new.event.tenant.0));
+        key_events.push(owner.map(|new| uuid(new.event.id.0)));
+        expires.push(owner.map(|new| new.dedup_until.as_millis()));
+    }
+    let new: Vec<&NewEvent> = fold.leaders.iter().map(|index| &items[*index]).collect();
+    macro_rules! column {
+        ($one:ident => $of:expr) => {
+            new.iter().map(|$one| $of).collect::<Vec<_>>()
+        };
+    }
+    let rows = query(
+        client,
+        INSERT,
+        &[
+            &keys,
+            &key_tenants,
+            &key_events,
+            &expires,
+            &column!(new => uuid(new.event.id.0)),
+            &column!(new => new.event.tenant.0),
+            &column!(new => uuid(new.event.source.0)),
+            &column!(new => text(&new.event.event_type)),
+            &column!(new => text(&new.event.dedup_key)),
+            &column!(new => new.event.route as i16),
+            &column!(new => new.event.verified),
+            &column!(new => opt_text(&new.event.subject)),
+            &column!(new => new.event.occurred_at.map(Timestamp::as_millis)),
+            &column!(new => &new.event.payload_hash[..]),
+            &column!(new => opt_text(&new.event.remote_addr)),
+            &column!(new => new.event.latency_us),
+            &column!(new => new.content.as_bytes()),
+            &column!(new => new.job.map(|job| job.lane.0)),
+            &column!(new => new.job.map(|job| job.max_attempts)),
+        ],
+    )
+    .await?;
+    let mut stored = Stored {
+        known: HashMap::new(),
+        new: HashSet::new(),
+    };
+    for row in &rows {
+        let subject: Uuid = get(row, 0)?;
+        match get::<Option<Uuid>>(row, 1)? {
+            Some(first) => {
+                stored.known.insert(subject, EventId(ulid(first)));
+            }
+            None => {
+                stored.new.insert(EventId(ulid(subject)));
+            }
+        }
+    }
+    Ok(stored)
+}
+
+/// One row a repeat; the first of each event carries their number. Events are locked in their order, as
+/// the rows come in it.
+const COUNT: &str = "
+WITH repeat AS MATERIALIZED (
+  SELECT r.*, e.route, e.duplicates
+  FROM unnest($1::int[], $2::uuid[], $3::int[], $4::int[], $5::uuid[], $6::uuid[], $7::text[],
+              $8::int[], $9::text[])
+    AS r (tenant, first, nth, repeats, id, source, remote_addr, latency_us, detail)
+  CROSS JOIN LATERAL (
+    SELECT route, duplicates FROM events WHERE tenant = r.tenant AND id = r.first FOR UPDATE) e
+), counted AS (
+  UPDATE events e SET duplicates = e.duplicates + r.repeats
+  FROM repeat r WHERE r.nth = 1 AND e.tenant = r.tenant AND e.id = r.first
+), kept AS (
+  INSERT INTO receipts (id, tenant, source, event_id, remote_addr, verdict, latency_us, detail)
+  SELECT id, tenant, source, first, remote_addr, $11::smallint, latency_us, detail
+  FROM repeat WHERE duplicates + nth <= $10::int
+  ON CONFLICT (id) DO NOTHING
+)
+SELECT first, route FROM repeat WHERE nth = 1";
+
+/// Counts repeats, keeps their receipts if not too many are kept, and answers the firsts' routes.
+async fn count_repeats(
+    client: &impl GenericClient,
+    repeats: &[(&NewEvent, EventId)],
+) -> std::result::Result<HashMap<EventId, i16>, Fault> {
+    let mut by_first: BTreeMap<EventId, Vec<&NewEvent>> = BTreeMap::new();
+    for (new, first) in repeats {
+        by_first.entry(*first).or_default().push(new);
+    }
+    // No more of an event's repeats than could be kept.
+    let most = limits::DUPLICATE_RECEIPTS_KEPT;
+    let rows: Vec<(i32, i32, EventId, &NewEvent)> = by_first
+        .iter()
+        .flat_map(|(first, copies)| {
+            (1..=most)
+                .zip(copies)
+                .map(|(nth, new)| (nth, copies.len() as i32, *first, *new))
+        })
+        .collect();
+    macro_rules! column {
+        ($nth:pat, $count:pat, $first:pat, $new:pat => $of:expr) => {
+            rows.iter()
+                .map(|($nth, $count, $first, $new)| $of)
+                .collect::<Vec<_>>()
+        };
+    }
+    let rows = query(
+        client,
+        COUNT,
+        &[
+            &column!(_, _, _, new => new.event.tenant.0),
+            &column!(_, _, first, _ => uuid(first.0)),
+            &column!(nth, _, _, _ => *nth),
+            &column!(_, count, _, _ => *count),
+            &column!(_, _, _, new => uuid(new.receipt.id.0)),
+            &column!(_, _, _, new => uuid(new.receipt.source.0)),
+            &column!(_, _, _, new => opt_text(&new.receipt.remote_addr)),
+            &column!(_, _, _, new => new.receipt.latency_us),
+            &column!(_, _, _, new => opt_text(&new.receipt.detail)),
+            &most,
+            &(Verdict::Duplicate as i16),
+        ],
+    )
+    .await?;
+    let mut routes = HashMap::new();
+    for row in &rows {
+        routes.insert(EventId(ulid(get(row, 0)?)), get(row, 1)?);
+    }
+    Ok(routes)
+}
+
+async fn insert_rejections(client: &impl GenericClient, batch: &[NewReceipt]) -> Result<()> {
+    macro_rules! column {
+        ($one:ident => $of:expr) => {
+            batch.iter().map(|$one| $of).collect::<Vec<_>>()
+        };
+    }
+    execute(
+        client,
+        "INSERT INTO receipts (id, tenant, source, remote_addr, verdict, latency_us, detail)
+         SELECT * FROM unnest($1::uuid[], $2::int[], $3::uuid[], $4::text[], $5::smallint[],
+                              $6::int[], $7::text[])
+         ON CONFLICT (id) DO NOTHING",
+        &[
+            &column!(new => uuid(new.id.0)),
+            &column!(new => new.tenant.0),
+            &column!(new => uuid(new.source.0)),
+            &column!(new => opt_text(&new.remote_addr)),
+            &column!(new => new.verdict as i16),
+            &column!(new => new.latency_us),
+            &column!(new => opt_text(&new.detail)),
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Keeps the latest rejections of each source, so that a flood of them cannot grow the database. What
+/// another node is trimming just now is left to it.
+async fn trim_rejections(client: &impl GenericClient, batch: &[NewReceipt]) -> Result<()> {
+    let sources: BTreeSet<_> = batch.iter().map(|new| uuid(new.source.0)).collect();
+    execute(
+        client,
+        "DELETE FROM receipts WHERE id IN (
+           SELECT r.id FROM unnest($1::uuid[]) AS s (source) CROSS JOIN LATERAL (
+             SELECT id FROM receipts
+             WHERE source = s.source AND event_id IS NULL
+             ORDER BY id DESC OFFSET $2::bigint FOR UPDATE SKIP LOCKED) r)",
+        &[
+            &sources.into_iter().collect::<Vec<_>>(),
+            &limits::REJECTIONS_KEPT,
+        ],
+    )
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,356 @@
+//! Claiming: one statement for all lanes, hard caps, and a lower bound that keeps it cheap.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::{GenericClient, Transaction};
+use parking_lot::Mutex;
+use tokio_postgres::Row;
+use wakepost_domain::lane::LaneId;
+use wakepost_domain::lease::Ticket;
+use wakepost_domain::work::WorkKind;
+use wakepost_domain::{EventId, TenantId, WorkId};
+
+use super::rows::{code, execute, get, id, opt_id, query, text, time};
+use super::{Postgres, commit};
+use crate::error::Result;
+use crate::failpoint;
+use crate::moves::{ClaimLane, ClaimRequest, Claimed};
+
+impl Postgres {
+    /// Claims from capped lanes first, in a transaction that holds their counters, then from all others
+    /// without touching any counter.
+    pub(super) async fn claim_lanes(&self, request: &ClaimRequest) -> Result<Vec<Claimed>> {
+        let (capped, free): (Vec<&ClaimLane>, Vec<&ClaimLane>) = request
+            .lanes
+            .iter()
+            .filter(|lane| lane.count > 0)
+            .partition(|lane| !lane.caps.is_empty());
+        let mut claimed = match capped.is_empty() {
+            true => Vec::new(),
+            false => self.claim_capped(&request.worker, &capped).await?,
+        };
+        if !free.is_empty() {
+            match self.claim_free(&request.worker, &free).await {
+                Ok(rows) => claimed.extend(rows),
+                Err(error) if claimed.is_empty() => return Err(error),
+                // What the first half got is committed: it must reach its worker.
+                Err(error) => tracing::warn!(%error, "half of a claim failed"),
+            }
+        }
+        Ok(claimed)
+    }
+
+    async fn claim_free(&self, worker: &str, lanes: &[&ClaimLane]) -> Result<Vec<Claimed>> {
+        let client = self.hot().await?;
+        let takes: Vec<Take<'_>> = lanes
+            .iter()
+            .map(|lane| Take {
+                lane,
+                count: lane.count,
+                caps: None,
+            })
+            .collect();
+        failpoint::pass("store.before_commit")?;
+        let claimed = claim(&client, &self.inner.low_marks, worker, &takes).await?;
+        failpoint::pass("store.after_commit")?;
+        Ok(claimed)
+    }
+
+    /// The counters are locked, in their order, from the look to the commit: no other claim can fill the
+    /// same room, and every committed state is within its caps.
+    async fn claim_capped(&self, worker: &str, lanes: &[&ClaimLane]) -> Result<Vec<Claimed>> {
+        let mut client = self.hot().await?;
+        let tx = client.transaction().await?;
+        let mut counters = lock_counters(&tx, lanes).await?;
+        let takes: Vec<Take<'_>> = lanes
+            .iter()
+            .filter_map(|lane| Take::within(lane, &mut counters))
+            .collect();
+        if takes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let claimed = claim(&tx, &self.inner.low_marks, worker, &takes).await?;
+        if !claimed.is_empty() {
+            count_running(&tx, &takes, &claimed).await?;
+        }
+        commit(tx).await?;
+        Ok(claimed)
+    }
+}
+
+/// What to take from one lane.
+struct Take<'a> {
+    lane: &'a ClaimLane,
+    count: u32,
+    /// The counters that each item will hold, separated by spaces.
+    caps: Option<String>,
+}
+
+impl Take<'_> {
+    /// As much as the caps leave room for; that room is then taken, for lanes may share a cap.
+    fn within<'a>(lane: &'a ClaimLane, counters: &mut BTreeMap<String, i64>) -> Option<Take<'a>> {
+        let names: Vec<String> = lane.caps.iter().map(|cap| cap.scope.text()).collect();
+        let running = |name: &String| counters.get(name).copied().unwrap_or(0);
+        let room = lane
+            .caps
+            .iter()
+            .zip(&names)
+            .map(|(cap, name)| i64::from(cap.limit) - running(name))
+            .fold(i64::from(lane.count), i64::min);
+        let count = u32::try_from(room).ok().filter(|count| *count > 0)?;
+        for name in &names {
+            *counters.entry(name.clone()).or_default() += i64::from(count);
+        }
+        Some(Take {
+            lane,
+            count,
+            caps: Some(names.join(" ")),
+        })
+    }
+}
+
+async fn lock_counters(
+    tx: &Transaction<'_>,
+    lanes: &[&ClaimLane],
+) -> Result<BTreeMap<String, i64>> {
+    const LOCK: &str = "SELECT scope, running FROM lane_caps WHERE scope = ANY($1::text[])
+                        ORDER BY scope FOR UPDATE";
+    let mut names: Vec<String> = lanes
+        .iter()
+        .flat_map(|lane| &lane.caps)
+        .map(|cap| cap.scope.text())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut rows = query(tx, LOCK, &[&names]).await?;
+    if rows.len() < names.len() {
+        execute(
+            tx,
+            "INSERT INTO lane_caps (scope, running)
+             SELECT scope, 0 FROM unnest($1::text[]) AS s (scope) ORDER BY scope
+             ON CONFLICT (scope) DO NOTHING",
+            &[&names],
+        )
+        .await?;
+        rows = query(tx, LOCK, &[&names]).await?;
+    }
+    rows.iter()
+        .map(|row| Ok((get(row, 0)?, i64::from(get::<i32>(row, 1)?))))
+        .collect()
+}
+
+async fn count_running(
+    tx: &Transaction<'_>,
+    takes: &[Take<'_>],
+    claimed: &[Claimed],
+) -> Result<()> {
+    let mut got: BTreeMap<&str, i32> = BTreeMap::new();
+    for take in takes {
+        let count = claimed
+            .iter()
+            .filter(|item| item.lane == take.lane.lane)
+            .count();
+        for name in take.caps.as_deref().unwrap_or_default().split(' ') {
+            *got.entry(name).or_default() += count as i32;
+        }
+    }
+    let (names, counts): (Vec<&str>, Vec<i32>) = got.into_iter().unzip();
+    execute(
+        tx,
+        "UPDATE lane_caps c SET running = c.running + g.got
+         FROM unnest($1::text[], $2::int[]) AS g (scope, got) WHERE c.scope = g.scope",
+        &[&names, &counts],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Each lane is one short walk along its index, past what others are claiming just now. `low` keeps the
+/// walk from dead entries that vacuum could not remove yet; it never hides what was made in the last
+/// [`LOW_LAG`].
+const CLAIM: &str = "
+WITH taken AS MATERIALIZED (
+  SELECT w.tenant, w.id, t.lease_ms, t.run_ms, t.caps
+  FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[])
+    AS t (lane, take, lease_ms, run_ms, caps, low)
+  CROSS JOIN LATERAL (
+    SELECT tenant, id FROM work
+    WHERE lane = t.lane AND state <= 2 AND run_at <= wakepost_now()
+      AND run_at >= least(t.low, wakepost_now() - $7::bigint)
+    ORDER BY run_at, id LIMIT t.take FOR UPDATE SKIP LOCKED) w
+)
+UPDATE work w
+SET state = 5, attempts = w.attempts + 1, fence = w.fence + 1, worker = $8::text,
+    started_at = wakepost_now(),
+    lease_expires_at = wakepost_now() + least(t.lease_ms, t.run_ms),
+    run_deadline = wakepost_now() + t.run_ms,
+    caps = t.caps, held_reason = NULL, cancel_at = NULL
+FROM taken t WHERE w.tenant = t.tenant AND w.id = t.id
+RETURNING w.tenant, w.id, w.kind, w.lane, w.fence, w.attempts, w.max_attempts, w.event_id, w.scope,
+          w.started_at, w.lease_expires_at, w.run_at";
+
+async fn claim(
+    client: &impl GenericClient,
+    low_marks: &LowMarks,
+    worker: &str,
+    takes: &[Take<'_>],
+) -> Result<Vec<Claimed>> {
+    macro_rules! column {
+        ($take:ident => $of:expr) => {
+            takes.iter().map(|$take| $of).collect::<Vec<_>>()
+        };
+    }
+    let lows = column!(take => low_marks.low(take.lane.lane));
+    let rows = query(
+        client,
+        CLAIM,
+        &[
+            &column!(take => take.lane.lane.0),
+            &column!(take => i32::try_from(take.count).unwrap_or(i32::MAX)),
+            &column!(take => millis(take.lane.lease)),
+            &column!(take => millis(take.lane.run_timeout)),
+            &column!(take => take.caps.as_deref()),
+            &lows,
+            &millis(LOW_LAG),
+            &text(worker),
+        ],
+    )
+    .await?;
+    let mut by_lane: HashMap<LaneId, Vec<&Row>> = HashMap::new();
+    for row in &rows {
+        by_lane.entry(LaneId(get(row, 3)?)).or_default().push(row);
+    }
+    let mut claimed = Vec::with_capacity(rows.len());
+    for (take, low) in takes.iter().zip(&lows) {
+        let rows = by_lane.remove(&take.lane.lane).unwrap_or_default();
+        // RETURNING promises no order; workers should see the oldest first.
+        let mut found = rows
+            .iter()
+            .map(|row| Ok((get(row, 11)?, *row)))
+            .collect::<Result<Vec<(i64, _)>>>()?;
+        found.sort_by_key(|(run_at, row)| (*run_at, id(row, 1).ok()));
+        if let Some((oldest, row)) = found.first() {
+            let full = found.len() >= take.count as usize;
+            low_marks.learn(take.lane.lane, *low, full.then_some(*oldest), get(row, 9)?);
+        }
+        for (_, row) in found {
+            match claimed_row(row, take.lane) {
+                Ok(item) => claimed.push(item),
+                // It is committed as claimed; its lease will end, and the others must not suffer.
+                Err(error) => tracing::error!(%error, "a claimed row cannot be read"),
+            }
+        }
+    }
+    Ok(claimed)
+}
+
+pub(super) fn millis(duration: Duration) -> i64 {
+    // Far beyond any lease, and still safe to add to the time.
+    i64::try_from(duration.as_millis())
+        .unwrap_or(i64::MAX)
+        .min(i64::MAX / 4)
+}
+
+fn claimed_row(row: &Row, lane: &ClaimLane) -> Result<Claimed> {
+    let ticket = Ticket {
+        tenant: TenantId(get(row, 0)?),
+        work: WorkId(id(row, 1)?),
+        fence: get(row, 4)?,
+        attempt: get(row, 5)?,
+        max_attempts: get(row, 6)?,
+        lease_s: lane.lease.as_secs().try_into().unwrap_or(i32::MAX),
+        started_at: time(row, 9)?,
+    };
+    Ok(Claimed {
+        ticket,
+        kind: code(row, 2, WorkKind::from_code)?,
+        lane: lane.lane,
+        event: opt_id(row, 7)?.map(EventId),
+        scope: id(row, 8)?,
+        lease_expires_at: time(row, 10)?,
+    })
+}
+
+/// No row enters the queue with a `run_at` older than this: it is longer than any hot statement may
+/// take, and `run_at` is never set into the past.
+const LOW_LAG: Duration = Duration::from_secs(15);
+/// How long a mark is trusted. What it could hide (a row that another claim had locked and then gave
+/// back, or one from before the database's clock was set back) is found at the latest after this.
+const LOW_TRUST: Duration = Duration::from_secs(10);
+const LOW_MARKS_MAX: usize = 65_536;
+
+/// Per lane, the oldest `run_at` that may still be ready. Under an old snapshot (a dump, a slow report)
+/// vacuum cannot remove the index entries of finished items; without this, each claim would read past all
+/// of them.
+#[derive(Default)]
+pub struct LowMarks {
+    marks: Mutex<HashMap<LaneId, LowMark>>,
+}
+
+struct LowMark {
+    run_at: i64,
+    since: Instant,
+}
+
+impl LowMarks {
+    /// The bound for the next claim; zero: look at everything.
+    fn low(&self, lane: LaneId) -> i64 {
+        let marks = self.marks.lock();
+        marks
+            .get(&lane)
+            .filter(|mark| mark.since.elapsed() < LOW_TRUST)
+            .map_or(0, |mark| mark.run_at)
+    }
+
+    /// After a claim that was bounded by `low` and got rows: nothing ready is older than the oldest of
+    /// them, or, if there were fewer than asked for, nothing ready is left. Only a claim that looked at
+    /// everything makes the mark trusted anew.
+    fn learn(&self, lane: LaneId, low: i64, oldest: Option<i64>, now: i64) {
+        let run_at = oldest.unwrap_or(now).min(now - millis(LOW_LAG));
+        let mut marks = self.marks.lock();
+        if low == 0 {
+            if marks.len() >= LOW_MARKS_MAX {
+                marks.clear();
+            }
+            marks.insert(
+                lane,
+                LowMark {
+                    run_at,
+                    since: Instant::now(),
+                },
+            );
+        } else if let Some(mark) = marks.get_mut(&lane) {
+            mark.run_at = mark.run_at.max(run_at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_000_000;
+
+    #[test]
+    fn a_lane_nobody_claimed_from_has_no_lower_bound() {
+        assert_eq!(LowMarks::default().low(LaneId(1)), 0);
+    }
+
+    #[test]
+    fn a_full_claim_bounds_the_next_by_its_oldest_row_and_a_short_one_by_the_recent_past() {
+        let marks = LowMarks::default();
+        marks.learn(LaneId(1), 0, Some(50), NOW);
+        assert_eq!(marks.low(LaneId(1)), 50);
+        marks.learn(LaneId(1), 50, None, NOW);
+        assert_eq!(marks.low(LaneId(1)), NOW - 15_000);
+        assert_eq!(marks.low(LaneId(2)), 0);
+    }
+
+    #[test]
+    fn a_bound_never_covers_what_a_slow_statement_may_still_commit() {
+        let marks = LowMarks::default();
+        marks.learn(LaneId(1), 0, Some(NOW - 10), NOW);
+        assert_eq!(marks.low(LaneId(1)), NOW - 15_000);
+    }
+}

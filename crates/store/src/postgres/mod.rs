@@ -1,0 +1,129 @@
+//! PostgreSQL: one database, many nodes.
+//!
+//! The hot moves (accept, heartbeat, settle) go through a group-commit batcher each ([`batch`]): whole
+//! batches as arrays in one statement, so that a round trip and a commit are shared by whoever is there.
+//! Everything else is one short transaction on a pooled connection. Time is the database's
+//! (`wakepost_now()`), and no connection carries state from one move to the next, so that a
+//! transaction-mode pooler may stand in between. The files beside this one hold the moves, and each has
+//! its twin in `sqlite/`.
+
+mod accept;
+mod batch;
+mod claim;
+mod connect;
+mod effects;
+mod fault;
+mod hub;
+mod migrate;
+mod partitions;
+mod prune;
+mod queue;
+mod read;
+mod rows;
+mod settings;
+mod settle;
+mod upkeep;
+mod work;
+
+use std::sync::Arc;
+
+use deadpool_postgres::{Client, Pool, Transaction};
+
+use crate::admission::Admission;
+use crate::error::Result;
+use crate::failpoint;
+use batch::Batcher;
+use claim::LowMarks;
+use connect::Dial;
+use hub::Hub;
+use prune::Walk;
+
+pub use migrate::{Pending, SCHEMA_VERSION};
+
+/// How a node uses the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PostgresOptions {
+    /// How many connections the node may hold, the listening one not counted. Half of them serve the
+    /// queue alone, so that no slow list ever delays it.
+    pub max_connections: usize,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> PostgresOptions {
+        PostgresOptions {
+            max_connections: 16,
+        }
+    }
+}
+
+/// The store on PostgreSQL.
+#[derive(Clone)]
+pub struct Postgres {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    dial: Dial,
+    /// For the queue: accept, claim, heartbeat, settle.
+    hot: Pool,
+    /// For everything else.
+    cool: Pool,
+    admission: Admission,
+    accepts: Batcher<accept::Accept>,
+    heartbeats: Batcher<queue::Beat>,
+    settles: Batcher<settle::End>,
+    low_marks: LowMarks,
+    walk: Walk,
+    hub: Hub,
+}
+
+impl std::fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Postgres")
+    }
+}
+
+impl Postgres {
+    /// Connects, and checks that the server is one this program can work with. The schema is the
+    /// caller's next step: [`Postgres::migrate`], then [`Postgres::ensure_partitions`].
+    ///
+    /// `sslmode=require` (or `verify-full`) in the URL encrypts and verifies the server, against the
+    /// usual roots or those in the file that `sslrootcert` names; without it nothing is encrypted.
+    pub async fn connect(url: &str, options: PostgresOptions) -> Result<Postgres> {
+        let dial = Dial::parse(url)?.probe().await?;
+        let size = options.max_connections.max(4);
+        let hot = dial.pool(size / 2, connect::HOT)?;
+        let cool = dial.pool(size - size / 2, connect::COOL)?;
+        let admission = Admission::default();
+        let inner = Inner {
+            accepts: Batcher::start(hot.clone(), admission.clone()),
+            heartbeats: Batcher::start(hot.clone(), admission.clone()),
+            settles: Batcher::start(hot.clone(), admission.clone()),
+            low_marks: LowMarks::default(),
+            walk: Walk::default(),
+            hub: Hub::start(cool.clone()),
+            admission,
+            dial,
+            hot,
+            cool,
+        };
+        Ok(Postgres {
+            inner: Arc::new(inner),
+        })
+    }
+
+    async fn hot(&self) -> Result<Client> {
+        Ok(self.inner.hot.get().await?)
+    }
+
+    async fn cool(&self) -> Result<Client> {
+        Ok(self.inner.cool.get().await?)
+    }
+}
+
+/// Commits a transaction, past the places where tests make it fail.
+async fn commit(tx: Transaction<'_>) -> Result<()> {
+    failpoint::pass("store.before_commit")?;
+    tx.commit().await?;
+    failpoint::pass("store.after_commit")
+}

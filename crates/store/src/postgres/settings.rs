@@ -1,0 +1,539 @@
+//! Settings: tenants, keys, sources, lanes, data keys; and who changed what.
+
+use async_trait::async_trait;
+use deadpool_postgres::Transaction;
+use tokio_postgres::Row;
+use uuid::Uuid;
+use wakepost_domain::access::{Key, Reach, Role};
+use wakepost_domain::lane::{Lane, LaneId, LaneKey};
+use wakepost_domain::source::SourceConfig;
+use wakepost_domain::tenant::{Tenant, TenantSettings};
+use wakepost_domain::work::{Priority, WorkKind};
+use wakepost_domain::{AuditId, KeyId, SourceId, TenantId, Timestamp, Ulid};
+
+use super::fault::is_taken;
+use super::rows::{
+    audit, bytes, code, execute, get, id, opt_id, opt_text, opt_time, query, query_opt, sealed,
+    text, time, uuid,
+};
+use super::{Postgres, commit};
+use crate::error::{Result, StoreError};
+use crate::moves::{
+    AuditEntry, AuditRow, Cursor, Idempotency, KeyRecord, Once, Page, Replayed, Settings,
+    SourceRecord,
+};
+
+#[async_trait]
+impl Settings for Postgres {
+    async fn data_key(&self, tenant: TenantId, candidate: Vec<u8>) -> Result<(i32, Vec<u8>)> {
+        let client = self.cool().await?;
+        let select = "SELECT id, wrapped FROM data_keys WHERE tenant = $1::int";
+        if let Some(row) = query_opt(&client, select, &[&tenant.0]).await? {
+            return Ok((get(&row, 0)?, get(&row, 1)?));
+        }
+        execute(
+            &client,
+            "INSERT INTO data_keys (tenant, wrapped) VALUES ($1::int, $2::bytea)
+             ON CONFLICT (tenant) DO NOTHING",
+            &[&tenant.0, &candidate],
+        )
+        .await?;
+        let row = query_opt(&client, select, &[&tenant.0])
+            .await?
+            .ok_or(StoreError::NotFound)?;
+        Ok((get(&row, 0)?, get(&row, 1)?))
+    }
+
+    async fn create_tenant(
+        &self,
+        slug: String,
+        settings: TenantSettings,
+        entry: AuditEntry,
+        once: Option<Idempotency>,
+    ) -> Result<Once<Tenant>> {
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        if let Some(before) = remember(&tx, once.as_ref()).await? {
+            return Ok(Once::Before(before));
+        }
+        let row = query_opt(
+            &tx,
+            "INSERT INTO tenants (slug, settings, created_at)
+             VALUES ($1::text, $2::text, wakepost_now())
+             ON CONFLICT (slug) DO NOTHING RETURNING id, created_at",
+            &[&text(&slug), &settings_text(&settings)],
+        )
+        .await?
+        .ok_or_else(|| StoreError::Exists(format!("there is a tenant {slug} already")))?;
+        let (id, created_at) = (TenantId(get(&row, 0)?), time(&row, 1)?);
+        audit(
+            &tx,
+            &AuditEntry {
+                tenant: Some(id),
+                ..entry
+            },
+        )
+        .await?;
+        commit(tx).await?;
+        Ok(Once::Now(Tenant {
+            id,
+            slug,
+            settings,
+            created_at,
+        }))
+    }
+
+    async fn update_tenant(
+        &self,
+        tenant: TenantId,
+        settings: TenantSettings,
+        entry: AuditEntry,
+    ) -> Result<()> {
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        let changed = execute(
+            &tx,
+            "UPDATE tenants SET settings = $2::text WHERE id = $1::int",
+            &[&tenant.0, &settings_text(&settings)],
+        )
+        .await?;
+        found(changed)?;
+        audit(&tx, &entry).await?;
+        commit(tx).await
+    }
+
+    async fn tenants(&self) -> Result<Vec<Tenant>> {
+        let client = self.cool().await?;
+        let rows = query(
+            &client,
+            "SELECT id, slug, settings, created_at FROM tenants ORDER BY slug COLLATE \"C\"",
+            &[],
+        )
+        .await?;
+        rows.iter().map(tenant_row).collect()
+    }
+
+    async fn create_key(
+        &self,
+        record: KeyRecord,
+        entry: AuditEntry,
+        once: Option<Idempotency>,
+    ) -> Result<Once<()>> {
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        if let Some(before) = remember(&tx, once.as_ref()).await? {
+            return Ok(Once::Before(before));
+        }
+        insert_key(&tx, &record).await?;
+        audit(&tx, &entry).await?;
+        commit(tx).await?;
+        Ok(Once::Now(()))
+    }
+
+    async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<Key>> {
+        let client = self.cool().await?;
+        let sql = format!(
+            "SELECT {KEY} FROM keys WHERE hash = $1::bytea AND revoked_at IS NULL
+             AND (expires_at IS NULL OR expires_at > wakepost_now())"
+        );
+        query_opt(&client, &sql, &[&&hash[..]])
+            .await?
+            .as_ref()
+            .map(key_row)
+            .transpose()
+    }
+
+    async fn keys(&self, reach: Option<Reach>) -> Result<Vec<Key>> {
+        let client = self.cool().await?;
+        let sql = format!(
+            "SELECT {KEY} FROM keys WHERE revoked_at IS NULL
+             AND ($1::boolean OR tenant IS NOT DISTINCT FROM $2::int) ORDER BY id DESC"
+        );
+        let rows = query(&client, &sql, &[&reach.is_none(), &reach_column(reach)]).await?;
+        rows.iter().map(key_row).collect()
+    }
+
+    async fn revoke_key(&self, id: KeyId, reach: Option<Reach>, entry: AuditEntry) -> Result<()> {
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        let changed = execute(
+            &tx,
+            "UPDATE keys SET revoked_at = wakepost_now() WHERE id = $1::uuid AND revoked_at IS NULL
+             AND ($2::boolean OR tenant IS NOT DISTINCT FROM $3::int)",
+            &[&uuid(id.0), &reach.is_none(), &reach_column(reach)],
+        )
+        .await?;
+        found(changed)?;
+        audit(&tx, &entry).await?;
+        commit(tx).await
+    }
+
+    async fn touch_keys(&self, mut used: Vec<(KeyId, Timestamp)>) -> Result<()> {
+        // In their order, the latest use last, and each key once: nodes that note the same keys in
+        // different orders could deadlock.
+        used.sort_unstable();
+        let latest: std::collections::BTreeMap<KeyId, Timestamp> = used.into_iter().collect();
+        let client = self.cool().await?;
+        execute(
+            &client,
+            "UPDATE keys k SET last_used_at = greatest(coalesce(k.last_used_at, 0), u.at)
+             FROM (SELECT k.id, u.at FROM unnest($1::uuid[], $2::bigint[]) AS u (id, at)
+                   JOIN keys k ON k.id = u.id ORDER BY k.id FOR UPDATE OF k) u
+             WHERE k.id = u.id",
+            &[
+                &latest.keys().map(|id| uuid(id.0)).collect::<Vec<_>>(),
+                &latest.values().map(|at| at.as_millis()).collect::<Vec<_>>(),
+            ],
+        )
+        .await?;
+        Ok(())
+    }
+
+    async fn count_keys(&self, role: Role) -> Result<i64> {
+        let client = self.cool().await?;
+        let row = client
+            .query_one(
+                "SELECT count(*) FROM keys WHERE role = $1::smallint AND revoked_at IS NULL
+                 AND (expires_at IS NULL OR expires_at > wakepost_now())",
+                &[&(role as i16)],
+            )
+            .await?;
+        get(&row, 0)
+    }
+
+    async fn create_source(
+        &self,
+        record: SourceRecord,
+        entry: AuditEntry,
+        once: Option<Idempotency>,
+    ) -> Result<Once<()>> {
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        if let Some(before) = remember(&tx, once.as_ref()).await? {
+            return Ok(Once::Before(before));
+        }
+        execute(
+            &tx,
+            "INSERT INTO sources (id, tenant, provider, config, secrets, created_at, updated_at)
+             VALUES ($1::uuid, $2::int, $3::text, $4::text, $5::bytea, $6::bigint, $7::bigint)",
+            &[
+                &uuid(record.id.0),
+                &record.tenant.0,
+                &text(&record.provider),
+                &config_text(&record.config),
+                &record.secrets.as_bytes(),
+                &record.created_at.as_millis(),
+                &record.updated_at.as_millis(),
+            ],
+        )
+        .await?;
+        audit(&tx, &entry).await?;
+        commit(tx).await?;
+        Ok(Once::Now(()))
+    }
+
+    async fn update_source(
+        &self,
+        record: SourceRecord,
+        seen: Timestamp,
+        entry: AuditEntry,
+    ) -> Result<()> {
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        let current = query_opt(
+            &tx,
+            "SELECT updated_at FROM sources WHERE tenant = $1::int AND id = $2::uuid FOR UPDATE",
+            &[&record.tenant.0, &uuid(record.id.0)],
+        )
+        .await?
+        .ok_or(StoreError::NotFound)?;
+        if time(&current, 0)? != seen {
+            return Err(StoreError::InvalidState(
+                "somebody else changed it meanwhile: read it again".to_owned(),
+            ));
+        }
+        execute(
+            &tx,
+            "UPDATE sources SET config = $3::text, secrets = $4::bytea, updated_at = $5::bigint
+             WHERE tenant = $1::int AND id = $2::uuid",
+            &[
+                &record.tenant.0,
+                &uuid(record.id.0),
+                &config_text(&record.config),
+                &record.secrets.as_bytes(),
+                &record.updated_at.as_millis(),
+            ],
+        )
+        .await?;
+        audit(&tx, &entry).await?;
+        commit(tx).await
+    }
+
+    async fn delete_source(&self, tenant: TenantId, id: SourceId, entry: AuditEntry) -> Result<()> {
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        let gone = execute(
+            &tx,
+            "DELETE FROM sources WHERE tenant = $1::int AND id = $2::uuid",
+            &[&tenant.0, &uuid(id.0)],
+        )
+        .await?;
+        found(gone)?;
+        audit(&tx, &entry).await?;
+        commit(tx).await
+    }
+
+    async fn source(&self, id: SourceId) -> Result<Option<SourceRecord>> {
+        let client = self.cool().await?;
+        let sql = format!("SELECT {SOURCE} FROM sources WHERE id = $1::uuid");
+        query_opt(&client, &sql, &[&uuid(id.0)])
+            .await?
+            .as_ref()
+            .map(source_row)
+            .transpose()
+    }
+
+    async fn sources(&self, tenant: TenantId, page: Page<SourceId>) -> Result<Vec<SourceRecord>> {
+        let client = self.cool().await?;
+        let sql = format!(
+            "SELECT {SOURCE} FROM sources WHERE tenant = $1::int
+             AND ($2::uuid IS NULL OR (created_at, id) <
+                  (SELECT created_at, id FROM sources WHERE id = $2::uuid))
+             ORDER BY created_at DESC, id DESC LIMIT $3::bigint"
+        );
+        let before = page.before.map(|id| uuid(id.0));
+        let rows = query(&client, &sql, &[&tenant.0, &before, &i64::from(page.limit)]).await?;
+        rows.iter().map(source_row).collect()
+    }
+
+    async fn lane(&self, key: LaneKey) -> Result<Lane> {
+        let hash = lane_hash(&key);
+        let client = self.cool().await?;
+        let select = "SELECT id FROM lanes WHERE key = $1::bytea";
+        if let Some(row) = query_opt(&client, select, &[&&hash[..]]).await? {
+            return Ok(Lane {
+                id: LaneId(get(&row, 0)?),
+                key,
+            });
+        }
+        execute(
+            &client,
+            "INSERT INTO lanes (key, tenant, kind, priority, origin, name, executor)
+             VALUES ($1::bytea, $2::int, $3::smallint, $4::smallint, $5::uuid, $6::text, $7::text)
+             ON CONFLICT (key) DO NOTHING",
+            &[
+                &&hash[..],
+                &key.tenant.0,
+                &(key.kind as i16),
+                &(key.priority as i16),
+                &key.origin.map(uuid),
+                &text(&key.name),
+                &opt_text(&key.executor),
+            ],
+        )
+        .await?;
+        let row = query_opt(&client, select, &[&&hash[..]])
+            .await?
+            .ok_or(StoreError::NotFound)?;
+        Ok(Lane {
+            id: LaneId(get(&row, 0)?),
+            key,
+        })
+    }
+
+    async fn lanes(&self, ids: Vec<LaneId>) -> Result<Vec<Lane>> {
+        let client = self.cool().await?;
+        let rows = query(
+            &client,
+            "SELECT l.id, l.tenant, l.kind, l.priority, l.origin, l.name, l.executor
+             FROM unnest($1::bigint[]) WITH ORDINALITY AS i (id, nth) JOIN lanes l ON l.id = i.id
+             ORDER BY i.nth",
+            &[&ids.iter().map(|id| id.0).collect::<Vec<_>>()],
+        )
+        .await?;
+        rows.iter().map(lane_row).collect()
+    }
+
+    async fn count_lanes(&self, tenant: TenantId) -> Result<i64> {
+        let client = self.cool().await?;
+        let sql = "SELECT count(*) FROM lanes WHERE tenant = $1::int";
+        get(&client.query_one(sql, &[&tenant.0]).await?, 0)
+    }
+
+    async fn audit(&self, tenant: Option<TenantId>, cursor: Cursor) -> Result<Vec<AuditRow>> {
+        let client = self.cool().await?;
+        let of_tenant = if tenant.is_some() {
+            "tenant = $1::int"
+        } else {
+            "$1::int IS NULL"
+        };
+        let sql = format!(
+            "SELECT id, tenant, actor, action, target, note FROM audit
+             WHERE {of_tenant} AND id < $2::uuid ORDER BY id DESC LIMIT $3::bigint"
+        );
+        let before = uuid(cursor.before.unwrap_or(Ulid::MAX));
+        let tenant = tenant.map(|tenant| tenant.0);
+        let rows = query(&client, &sql, &[&tenant, &before, &i64::from(cursor.limit)]).await?;
+        rows.iter().map(audit_row).collect()
+    }
+}
+
+/// Takes an idempotency key in the transaction of what it guards, or finds what it came to before.
+pub(super) async fn remember(
+    tx: &Transaction<'_>,
+    once: Option<&Idempotency>,
+) -> Result<Option<Replayed>> {
+    let Some(once) = once else { return Ok(None) };
+    let key = Uuid::from_bytes(once.key);
+    // Differs from SQLite: while another transaction holds the key this waits for its end.
+    let taken = execute(
+        tx,
+        "INSERT INTO idempotency AS i (key, body_hash, answer, expires_at)
+         VALUES ($1::uuid, $2::bytea, $3::bytea, $4::bigint)
+         ON CONFLICT (key) DO UPDATE SET body_hash = excluded.body_hash, answer = excluded.answer,
+           expires_at = excluded.expires_at WHERE i.expires_at <= wakepost_now()",
+        &[
+            &key,
+            &&once.body_hash[..],
+            &once.answer.as_bytes(),
+            &once.until.as_millis(),
+        ],
+    )
+    .await?;
+    if taken == 1 {
+        return Ok(None);
+    }
+    let select = "SELECT body_hash, answer FROM idempotency WHERE key = $1::uuid";
+    let row = query_opt(tx, select, &[&key])
+        .await?
+        .ok_or(StoreError::Busy)?;
+    Ok(Some(Replayed {
+        body_hash: bytes(&row, 0)?,
+        answer: sealed(&row, 1)?,
+    }))
+}
+
+/// The hash that identifies a lane.
+fn lane_hash(key: &LaneKey) -> [u8; 16] {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key.text().as_bytes());
+    digest.as_ref()[..16]
+        .try_into()
+        .expect("SHA-256 has 32 bytes")
+}
+
+fn found(changed: u64) -> Result<()> {
+    if changed == 0 {
+        Err(StoreError::NotFound)
+    } else {
+        Ok(())
+    }
+}
+
+fn settings_text(settings: &TenantSettings) -> String {
+    serde_json::to_string(settings).expect("settings are plain data")
+}
+
+fn config_text(config: &SourceConfig) -> String {
+    serde_json::to_string(config).expect("a source's configuration is plain data")
+}
+
+/// The tenant column, with null for keys of all tenants.
+fn reach_column(reach: Option<Reach>) -> Option<i32> {
+    match reach {
+        Some(Reach::Tenant(tenant)) => Some(tenant.0),
+        Some(Reach::All) | None => None,
+    }
+}
+
+async fn insert_key(tx: &Transaction<'_>, record: &KeyRecord) -> Result<()> {
+    let key = &record.key;
+    let added = execute(
+        tx,
+        "INSERT INTO keys (id, hash, tenant, role, name, created_at, expires_at)
+         VALUES ($1::uuid, $2::bytea, $3::int, $4::smallint, $5::text, $6::bigint, $7::bigint)",
+        &[
+            &uuid(key.id.0),
+            &&record.hash[..],
+            &reach_column(Some(key.reach)),
+            &(key.role as i16),
+            &text(&key.name),
+            &key.created_at.as_millis(),
+            &key.expires_at.map(Timestamp::as_millis),
+        ],
+    )
+    .await;
+    match added {
+        Err(error) if is_taken(&error) => {
+            Err(StoreError::Exists("the key is there already".to_owned()))
+        }
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok(()),
+    }
+}
+
+fn tenant_row(row: &Row) -> Result<Tenant> {
+    Ok(Tenant {
+        id: TenantId(get(row, 0)?),
+        slug: get(row, 1)?,
+        settings: json(row, 2)?,
+        created_at: time(row, 3)?,
+    })
+}
+
+const KEY: &str = "id, name, role, tenant, created_at, expires_at, last_used_at";
+
+fn key_row(row: &Row) -> Result<Key> {
+    let tenant: Option<i32> = get(row, 3)?;
+    Ok(Key {
+        id: KeyId(id(row, 0)?),
+        name: get(row, 1)?,
+        role: code(row, 2, Role::from_code)?,
+        reach: tenant.map_or(Reach::All, |tenant| Reach::Tenant(TenantId(tenant))),
+        created_at: time(row, 4)?,
+        expires_at: opt_time(row, 5)?,
+        last_used_at: opt_time(row, 6)?,
+    })
+}
+
+const SOURCE: &str = "id, tenant, provider, config, secrets, created_at, updated_at";
+
+fn source_row(row: &Row) -> Result<SourceRecord> {
+    Ok(SourceRecord {
+        id: SourceId(id(row, 0)?),
+        tenant: TenantId(get(row, 1)?),
+        provider: get(row, 2)?,
+        config: json(row, 3)?,
+        secrets: sealed(row, 4)?,
+        created_at: time(row, 5)?,
+        updated_at: time(row, 6)?,
+    })
+}
+
+fn lane_row(row: &Row) -> Result<Lane> {
+    Ok(Lane {
+        id: LaneId(get(row, 0)?),
+        key: LaneKey {
+            tenant: TenantId(get(row, 1)?),
+            kind: code(row, 2, WorkKind::from_code)?,
+            priority: code(row, 3, Priority::from_code)?,
+            origin: opt_id(row, 4)?,
+            name: get(row, 5)?,
+            executor: get(row, 6)?,
+        },
+    })
+}
+
+fn audit_row(row: &Row) -> Result<AuditRow> {
+    Ok(AuditEntry {
+        id: AuditId(id(row, 0)?),
+        tenant: get::<Option<i32>>(row, 1)?.map(TenantId),
+        actor: get(row, 2)?,
+        action: get(row, 3)?,
+        target: get(row, 4)?,
+        note: get(row, 5)?,
+    })
+}
+
+fn json<T: serde::de::DeserializeOwned>(row: &Row, index: usize) -> Result<T> {
+    serde_json::from_str(get(row, index)?).map_err(|error| StoreError::Corrupt(error.to_string()))
+}

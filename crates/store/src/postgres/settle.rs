@@ -1,0 +1,241 @@
+//! Ending runs: one statement for a batch of ends, however they came.
+
+use std::collections::{HashMap, HashSet};
+
+use deadpool_postgres::{Client, GenericClient};
+use uuid::Uuid;
+use wakepost_domain::lane::LaneId;
+use wakepost_domain::run::RunOutcome;
+use wakepost_domain::work::State;
+
+use super::batch::Verb;
+use super::claim::millis;
+use super::fault::Fault;
+use super::rows::{code, get, opt_text, query, uuid};
+use crate::error::{Result, StoreError};
+use crate::moves::{Guard, Settle, Settled};
+use crate::vault::Sealed;
+
+/// The verb behind [`crate::moves::Queue::settle`].
+pub struct End;
+
+impl Verb for End {
+    type Item = Settle;
+    type Answer = Settled;
+
+    fn bytes(item: &Settle) -> usize {
+        [&item.evidence.result, &item.evidence.reply]
+            .into_iter()
+            .flatten()
+            .map(Sealed::len)
+            .sum()
+    }
+
+    async fn run(
+        client: &mut Client,
+        items: &[Settle],
+    ) -> std::result::Result<Vec<Result<Settled>>, Fault> {
+        let mut answers: Vec<Option<Settled>> = vec![None; items.len()];
+        let mut open: Vec<usize> = (0..items.len()).collect();
+        // One statement can end an item once: a second end of the same item is judged after the first.
+        while !open.is_empty() {
+            let mut seen = HashSet::new();
+            let (round, later): (Vec<usize>, Vec<usize>) = open
+                .into_iter()
+                .partition(|index| seen.insert(items[*index].ticket.work));
+            let ends: Vec<&Settle> = round.iter().map(|index| &items[*index]).collect();
+            for (index, settled) in round.into_iter().zip(settle(&*client, &ends).await?) {
+                answers[index] = settled;
+            }
+            open = later;
+        }
+        Ok(answers
+            .into_iter()
+            .map(|answer| answer.ok_or(StoreError::LeaseLost))
+            .collect())
+    }
+}
+
+/// Ends runs, each item at most once. `None`: the lease is not what the caller thinks.
+pub async fn settle(
+    client: &impl GenericClient,
+    ends: &[&Settle],
+) -> std::result::Result<Vec<Option<Settled>>, Fault> {
+    let ended = end(client, ends).await?;
+    let missed: Vec<&Settle> = ends
+        .iter()
+        .copied()
+        // Only a worker repeats itself; a rescuer that comes too late has nothing to say.
+        .filter(|end| end.guard == Guard::Live && !ended.contains_key(&uuid(end.ticket.work.0)))
+        .collect();
+    let repeated = match missed.is_empty() {
+        true => HashMap::new(),
+        false => repeated(client, &missed).await?,
+    };
+    let answer = |end: &&Settle| {
+        let id = uuid(end.ticket.work.0);
+        ended.get(&id).or_else(|| repeated.get(&id)).copied()
+    };
+    Ok(ends.iter().map(answer).collect())
+}
+
+/// Items are locked in their order, as the rows come in it, and only then counters in theirs. A claim that
+/// holds counters waits for no item, so the two cannot deadlock. The state is looked at inside the CASE, so
+/// that each item is found by its key and never by a walk over all that run.
+const END: &str = "
+WITH hit AS MATERIALIZED (
+  SELECT w.*, e.delay_ms, e.give_back, e.held, e.error, e.result, e.reply, e.cost,
+         CASE WHEN w.cancel_at IS NOT NULL AND e.state <> 6 THEN 7::smallint ELSE e.state END AS next,
+         CASE WHEN w.cancel_at IS NOT NULL AND e.state <> 6 THEN $15::smallint
+              ELSE e.outcome END AS outcome
+  FROM unnest($1::int[], $2::uuid[], $3::int[], $4::smallint[], $5::bigint[], $6::smallint[],
+              $7::bigint[], $8::int[], $9::smallint[], $10::smallint[], $11::text[], $12::bytea[],
+              $13::bytea[], $14::double precision[])
+    AS e (tenant, id, fence, guard, guard_at, state, delay_ms, give_back, held, outcome, error,
+          result, reply, cost)
+  CROSS JOIN LATERAL (
+    SELECT * FROM work w
+    WHERE w.tenant = e.tenant AND w.id = e.id
+      AND CASE WHEN w.fence <> e.fence OR w.state <> 5 THEN false
+               WHEN e.guard = 0 THEN w.lease_expires_at > wakepost_now()
+               WHEN e.guard = 1 THEN w.lease_expires_at = e.guard_at
+                                     AND w.lease_expires_at <= wakepost_now()
+               ELSE w.cancel_at <= e.guard_at END
+    FOR UPDATE) w
+), freed AS MATERIALIZED (
+  SELECT c.scope, f.count
+  FROM (SELECT h.name AS scope, count(*)::int AS count
+        FROM (SELECT unnest(string_to_array(caps, ' ')) AS name FROM hit) h GROUP BY h.name) f
+  JOIN lane_caps c ON c.scope = f.scope
+  ORDER BY c.scope FOR UPDATE OF c
+), counted AS (
+  UPDATE lane_caps c SET running = c.running - f.count FROM freed f WHERE c.scope = f.scope
+), ran AS (
+  INSERT INTO attempts (work_id, fence, tenant, attempt, worker, started_at, ended_at, outcome, error)
+  SELECT id, fence, tenant, attempts, worker, started_at, wakepost_now(), outcome, error FROM hit
+), kept AS (
+  INSERT INTO job_state AS s (work_id, tenant, result, reply, cost)
+  SELECT id, tenant, result, reply, cost FROM hit
+  WHERE result IS NOT NULL OR reply IS NOT NULL OR cost IS NOT NULL
+  ON CONFLICT (work_id) DO UPDATE
+  SET result = coalesce(excluded.result, s.result), reply = coalesce(excluded.reply, s.reply),
+      cost = coalesce(excluded.cost, s.cost)
+), gone AS (
+  DELETE FROM work w USING hit h WHERE h.next >= 6 AND w.tenant = h.tenant AND w.id = h.id
+), done AS (
+  INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
+                         event_id, scope, subject, meta, last_error, worker, started_at, finished_at)
+  SELECT tenant, id, kind, lane, next, run_at, attempts, max_attempts, fence, event_id, scope,
+         subject, meta, coalesce(error, last_error), worker, started_at, wakepost_now()
+  FROM hit WHERE next >= 6
+), again AS (
+  UPDATE work w
+  SET state = h.next, run_at = wakepost_now() + h.delay_ms, attempts = w.attempts - h.give_back,
+      held_reason = h.held, last_error = coalesce(h.error, w.last_error), lease_expires_at = NULL,
+      run_deadline = NULL, caps = NULL
+  FROM hit h WHERE h.next < 6 AND w.tenant = h.tenant AND w.id = h.id
+)
+SELECT id, lane, next, caps IS NOT NULL FROM hit";
+
+async fn end(
+    client: &impl GenericClient,
+    ends: &[&Settle],
+) -> std::result::Result<HashMap<Uuid, Settled>, Fault> {
+    let mut ends = ends.to_vec();
+    ends.sort_unstable_by_key(|end| (end.ticket.tenant, end.ticket.work));
+    macro_rules! column {
+        ($end:ident => $of:expr) => {
+            ends.iter().map(|$end| $of).collect::<Vec<_>>()
+        };
+    }
+    let rows = query(
+        client,
+        END,
+        &[
+            &column!(end => end.ticket.tenant.0),
+            &column!(end => uuid(end.ticket.work.0)),
+            &column!(end => end.ticket.fence),
+            &column!(end => guard(end).0),
+            &column!(end => guard(end).1),
+            &column!(end => end.settlement.state as i16),
+            &column!(end => millis(end.settlement.delay)),
+            &column!(end => i32::from(end.settlement.give_back)),
+            &column!(end => end.settlement.held.map(|reason| reason as i16)),
+            &column!(end => end.settlement.outcome as i16),
+            &column!(end => opt_text(&end.error)),
+            &column!(end => end.evidence.result.as_ref().map(Sealed::as_bytes)),
+            &column!(end => end.evidence.reply.as_ref().map(Sealed::as_bytes)),
+            &column!(end => end.evidence.cost),
+            &(RunOutcome::Cancelled as i16),
+        ],
+    )
+    .await?;
+    let mut ended = HashMap::with_capacity(rows.len());
+    for row in &rows {
+        let settled = Settled {
+            state: code(row, 2, State::from_code)?,
+            lane: LaneId(get(row, 1)?),
+            freed_cap: get(row, 3)?,
+            repeated: false,
+        };
+        ended.insert(get(row, 0)?, settled);
+    }
+    Ok(ended)
+}
+
+fn guard(end: &Settle) -> (i16, i64) {
+    match end.guard {
+        Guard::Live => (0, 0),
+        Guard::ExpiredAt(at) => (1, at.as_millis()),
+        Guard::CancelledBefore(at) => (2, at.as_millis()),
+    }
+}
+
+const REPEATED: &str = "
+WITH end_ AS MATERIALIZED (
+  SELECT * FROM unnest($1::int[], $2::uuid[], $3::int[], $4::smallint[])
+    AS e (tenant, id, fence, state)
+)
+SELECT e.id, d.lane, e.state FROM end_ e
+JOIN work_done d ON d.tenant = e.tenant AND d.id = e.id AND d.fence = e.fence AND d.state = e.state
+UNION ALL
+SELECT e.id, w.lane, e.state FROM end_ e
+JOIN work w ON w.tenant = e.tenant AND w.id = e.id AND w.fence = e.fence AND w.state = e.state";
+
+/// The same calls again, whose answers got lost: the same fence, and the outcome they asked for.
+async fn repeated(
+    client: &impl GenericClient,
+    ends: &[&Settle],
+) -> std::result::Result<HashMap<Uuid, Settled>, Fault> {
+    let rows = query(
+        client,
+        REPEATED,
+        &[
+            &ends
+                .iter()
+                .map(|end| end.ticket.tenant.0)
+                .collect::<Vec<_>>(),
+            &ends
+                .iter()
+                .map(|end| uuid(end.ticket.work.0))
+                .collect::<Vec<_>>(),
+            &ends.iter().map(|end| end.ticket.fence).collect::<Vec<_>>(),
+            &ends
+                .iter()
+                .map(|end| end.settlement.state as i16)
+                .collect::<Vec<_>>(),
+        ],
+    )
+    .await?;
+    let mut found = HashMap::with_capacity(rows.len());
+    for row in &rows {
+        let settled = Settled {
+            state: code(row, 2, State::from_code)?,
+            lane: LaneId(get(row, 1)?),
+            freed_cap: false,
+            repeated: true,
+        };
+        found.insert(get(row, 0)?, settled);
+    }
+    Ok(found)
+}

@@ -1,0 +1,134 @@
+//! Upkeep: what keeps the queue moving and the ledger small.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_postgres::Row;
+use wakepost_domain::lane::LaneId;
+use wakepost_domain::lease::Ticket;
+use wakepost_domain::work::State;
+use wakepost_domain::{TenantId, Timestamp, WorkId};
+
+use super::Postgres;
+use super::claim::millis;
+use super::rows::{code, get, id, opt_time, query, time};
+use crate::error::{Result, StoreError};
+use crate::failpoint;
+use crate::moves::{DueLane, Expired, PruneBefore, Pruned, StatCount, Upkeep};
+
+#[async_trait]
+impl Upkeep for Postgres {
+    async fn ping(&self) -> Result<()> {
+        let client = self.cool().await?;
+        let sql = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean";
+        match get(&client.query_one(sql, &[]).await?, 0)? {
+            true => Err(StoreError::Unavailable(
+                "PostgreSQL is read-only".to_owned(),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        time(
+            &self
+                .cool()
+                .await?
+                .query_one("SELECT wakepost_now()", &[])
+                .await?,
+            0,
+        )
+    }
+
+    async fn waiting_lanes(&self) -> Result<Vec<DueLane>> {
+        // One step of the index a lane, however many items wait in it.
+        let client = self.hot().await?;
+        let rows = query(
+            &client,
+            "WITH RECURSIVE waiting AS (
+               (SELECT lane, run_at FROM work WHERE state <= 2 ORDER BY lane, run_at, id LIMIT 1)
+               UNION ALL
+               SELECT next.lane, next.run_at FROM waiting w CROSS JOIN LATERAL (
+                 SELECT lane, run_at FROM work WHERE state <= 2 AND lane > w.lane
+                 ORDER BY lane, run_at, id LIMIT 1) next
+             )
+             SELECT lane, run_at FROM waiting",
+            &[],
+        )
+        .await?;
+        rows.iter()
+            .map(|row| {
+                Ok(DueLane {
+                    lane: LaneId(get(row, 0)?),
+                    run_at: time(row, 1)?,
+                })
+            })
+            .collect()
+    }
+
+    async fn due_lanes(&self, within: Duration) -> Result<Vec<LaneId>> {
+        let client = self.hot().await?;
+        let rows = query(
+            &client,
+            "SELECT DISTINCT lane FROM work
+             WHERE state IN (1, 2) AND run_at > wakepost_now() - $1::bigint
+               AND run_at <= wakepost_now()",
+            &[&millis(within)],
+        )
+        .await?;
+        rows.iter().map(|row| get(row, 0).map(LaneId)).collect()
+    }
+
+    async fn expired(&self, cancel_patience: Duration, limit: u32) -> Result<Vec<Expired>> {
+        let client = self.hot().await?;
+        let rows = query(
+            &client,
+            "SELECT tenant, id, fence, attempts, max_attempts, started_at, lane, lease_expires_at,
+                    cancel_at
+             FROM work
+             WHERE state = 5 AND (lease_expires_at <= wakepost_now()
+                                  OR cancel_at <= wakepost_now() - $1::bigint)
+             ORDER BY lease_expires_at LIMIT $2::bigint",
+            &[&millis(cancel_patience), &i64::from(limit)],
+        )
+        .await?;
+        failpoint::pass("rescue.after_select")?;
+        rows.iter().map(expired_row).collect()
+    }
+
+    async fn prune(&self, before: PruneBefore) -> Result<Pruned> {
+        self.prune_step(&before).await
+    }
+
+    async fn live_counts(&self) -> Result<Vec<StatCount>> {
+        let client = self.cool().await?;
+        let sql = "SELECT tenant, state, count(*) FROM work GROUP BY tenant, state ORDER BY 1, 2";
+        let rows = query(&client, sql, &[]).await?;
+        rows.iter()
+            .map(|row| {
+                Ok(StatCount {
+                    tenant: TenantId(get(row, 0)?),
+                    state: code(row, 1, State::from_code)?,
+                    count: get(row, 2)?,
+                })
+            })
+            .collect()
+    }
+}
+
+fn expired_row(row: &Row) -> Result<Expired> {
+    Ok(Expired {
+        ticket: Ticket {
+            tenant: TenantId(get(row, 0)?),
+            work: WorkId(id(row, 1)?),
+            fence: get(row, 2)?,
+            attempt: get(row, 3)?,
+            max_attempts: get(row, 4)?,
+            lease_s: 0,
+            started_at: time(row, 5)?,
+        },
+        lane: LaneId(get(row, 6)?),
+        lease_expires_at: time(row, 7)?,
+        cancel_requested: opt_time(row, 8)?.is_some(),
+    })
+}

@@ -1,0 +1,364 @@
+//! Work items from outside a run: create, cancel, release, replay.
+
+use std::collections::{BTreeMap, HashMap};
+
+use async_trait::async_trait;
+use deadpool_postgres::{GenericClient, Transaction};
+use uuid::Uuid;
+use wakepost_domain::lane::LaneId;
+use wakepost_domain::transition::{self, Move};
+use wakepost_domain::work::{State, WorkKind};
+use wakepost_domain::{EventId, TenantId, Timestamp, WorkId};
+
+use super::rows::{
+    WORK_DONE, WORK_LIVE, audit, execute, get, meta_text, opt_text, query, query_opt, ulid, uuid,
+    work,
+};
+use super::settings::remember;
+use super::{Postgres, commit};
+use crate::error::{Result, StoreError};
+use crate::moves::{
+    AuditEntry, CancelOutcome, Idempotency, NewWork, Once, Replay, ReplayFrom, WorkMeta, WorkMoves,
+    WorkRow,
+};
+use crate::vault::Sealed;
+
+#[async_trait]
+impl WorkMoves for Postgres {
+    async fn create_work(
+        &self,
+        items: Vec<NewWork>,
+        once: Option<Idempotency>,
+    ) -> Result<Once<Vec<WorkId>>> {
+        let bytes = items
+            .iter()
+            .filter_map(|item| item.input.as_ref())
+            .map(Sealed::len)
+            .sum();
+        let _place = self.inner.admission.enter(bytes)?;
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        if let Some(before) = remember(&tx, once.as_ref()).await? {
+            return Ok(Once::Before(before));
+        }
+        let firsts = take_keys(&tx, &items).await?;
+        let ids = items.iter().map(|item| first_of(item, &firsts)).collect();
+        let new: Vec<&NewWork> = items
+            .iter()
+            .filter(|item| first_of(item, &firsts) == item.id)
+            .collect();
+        insert(&tx, &new).await?;
+        commit(tx).await?;
+        Ok(Once::Now(ids))
+    }
+
+    async fn cancel(
+        &self,
+        tenant: TenantId,
+        id: WorkId,
+        entry: AuditEntry,
+    ) -> Result<CancelOutcome> {
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        let row = lock(&tx, tenant, id).await?.ok_or(StoreError::NotFound)?;
+        let outcome = cancel(&tx, &row).await?;
+        audit(&tx, &entry).await?;
+        commit(tx).await?;
+        Ok(outcome)
+    }
+
+    async fn release(&self, tenant: TenantId, id: WorkId, entry: AuditEntry) -> Result<LaneId> {
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        let row = lock(&tx, tenant, id).await?.ok_or(StoreError::NotFound)?;
+        check(row.state, Move::Release)?;
+        execute(
+            &tx,
+            "UPDATE work SET state = 0, run_at = wakepost_now(), held_reason = NULL
+             WHERE tenant = $1::int AND id = $2::uuid",
+            &[&tenant.0, &uuid(id.0)],
+        )
+        .await?;
+        audit(&tx, &entry).await?;
+        commit(tx).await?;
+        Ok(row.lane)
+    }
+
+    async fn replay(
+        &self,
+        request: Replay,
+        once: Option<Idempotency>,
+    ) -> Result<Once<(WorkId, LaneId)>> {
+        let _place = self
+            .inner
+            .admission
+            .enter(request.input.as_ref().map_or(0, Sealed::len))?;
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        if let Some(before) = remember(&tx, once.as_ref()).await? {
+            return Ok(Once::Before(before));
+        }
+        let lane = replay(&tx, &request).await?;
+        audit(&tx, &request.audit).await?;
+        commit(tx).await?;
+        Ok(Once::Now((request.id, lane)))
+    }
+}
+
+fn check(from: State, mv: Move) -> Result<State> {
+    transition::next(from, mv).map_err(|invalid| StoreError::InvalidState(invalid.to_string()))
+}
+
+/// Of each dedup key, the item that has it: ours if nobody had it or its time was over, else the first.
+/// Keys are taken in their order, as everywhere.
+async fn take_keys(tx: &Transaction<'_>, items: &[NewWork]) -> Result<HashMap<Uuid, WorkId>> {
+    let mut wanted: BTreeMap<Uuid, (&NewWork, Timestamp)> = BTreeMap::new();
+    for item in items {
+        if let Some((key, until)) = &item.dedup {
+            wanted
+                .entry(Uuid::from_bytes(key.0))
+                .or_insert((item, *until));
+        }
+    }
+    if wanted.is_empty() {
+        return Ok(HashMap::new());
+    }
+    execute(
+        tx,
+        "INSERT INTO dedup_keys AS d (key, tenant, event_id, expires_at)
+         SELECT * FROM unnest($1::uuid[], $2::int[], $3::uuid[], $4::bigint[])
+           AS k (key, tenant, event_id, expires_at)
+         ORDER BY key
+         ON CONFLICT (key) DO UPDATE SET tenant = excluded.tenant, event_id = excluded.event_id,
+                                         expires_at = excluded.expires_at
+           WHERE d.expires_at <= wakepost_now()",
+        &[
+            &wanted.keys().copied().collect::<Vec<_>>(),
+            &wanted
+                .values()
+                .map(|(item, _)| item.tenant.0)
+                .collect::<Vec<_>>(),
+            &wanted
+                .values()
+                .map(|(item, _)| uuid(item.id.0))
+                .collect::<Vec<_>>(),
+            &wanted
+                .values()
+                .map(|(_, until)| until.as_millis())
+                .collect::<Vec<_>>(),
+        ],
+    )
+    .await?;
+    let rows = query(
+        tx,
+        "SELECT key, event_id FROM dedup_keys WHERE key = ANY($1::uuid[])",
+        &[&wanted.keys().copied().collect::<Vec<_>>()],
+    )
+    .await?;
+    rows.iter()
+        .map(|row| Ok((get(row, 0)?, WorkId(ulid(get(row, 1)?)))))
+        .collect()
+}
+
+fn first_of(item: &NewWork, firsts: &HashMap<Uuid, WorkId>) -> WorkId {
+    let key = item.dedup.as_ref().map(|(key, _)| Uuid::from_bytes(key.0));
+    key.and_then(|key| firsts.get(&key))
+        .copied()
+        .unwrap_or(item.id)
+}
+
+async fn insert(tx: &Transaction<'_>, items: &[&NewWork]) -> Result<()> {
+    macro_rules! column {
+        ($item:ident => $of:expr) => {
+            items.iter().map(|$item| $of).collect::<Vec<_>>()
+        };
+    }
+    execute(
+        tx,
+        "WITH item AS MATERIALIZED (
+           SELECT * FROM unnest($1::int[], $2::uuid[], $3::smallint[], $4::bigint[], $5::bigint[],
+                                $6::int[], $7::uuid[], $8::uuid[], $9::text[], $10::text[], $11::bytea[])
+             AS i (tenant, id, kind, lane, run_at, max_attempts, event_id, scope, subject, meta, input)
+         ), state AS (
+           INSERT INTO job_state (work_id, tenant, input)
+           SELECT id, tenant, input FROM item WHERE input IS NOT NULL
+         )
+         INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
+                           event_id, scope, subject, meta)
+         SELECT tenant, id, kind, lane, CASE WHEN run_at > wakepost_now() THEN 1 ELSE 0 END,
+                greatest(run_at, wakepost_now()), 0, max_attempts, 0, event_id, scope, subject, meta
+         FROM item",
+        &[
+            &column!(item => item.tenant.0),
+            &column!(item => uuid(item.id.0)),
+            &column!(item => item.kind as i16),
+            &column!(item => item.lane.0),
+            &column!(item => item.run_at.map(Timestamp::as_millis)),
+            &column!(item => item.max_attempts),
+            &column!(item => item.event.map(|event| uuid(event.0))),
+            &column!(item => uuid(item.scope.unwrap_or(item.id.0))),
+            &column!(item => opt_text(&item.subject)),
+            &column!(item => meta_text(&item.meta)),
+            &column!(item => item.input.as_ref().map(Sealed::as_bytes)),
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+async fn cancel(tx: &Transaction<'_>, row: &WorkRow) -> Result<CancelOutcome> {
+    let key: super::rows::Params<'_> = &[&row.tenant.0, &uuid(row.id.0)];
+    if row.state == State::Running {
+        execute(
+            tx,
+            "UPDATE work SET cancel_at = coalesce(cancel_at, wakepost_now())
+             WHERE tenant = $1::int AND id = $2::uuid",
+            key,
+        )
+        .await?;
+        return Ok(CancelOutcome::Requested);
+    }
+    check(row.state, Move::Cancel)?;
+    execute(
+        tx,
+        "WITH gone AS (DELETE FROM work WHERE tenant = $1::int AND id = $2::uuid RETURNING *)
+         INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
+                                event_id, scope, subject, meta, last_error, worker, started_at,
+                                finished_at)
+         SELECT tenant, id, kind, lane, 7, run_at, attempts, max_attempts, fence, event_id, scope,
+                subject, meta, last_error, worker, started_at, wakepost_now()
+         FROM gone",
+        key,
+    )
+    .await?;
+    Ok(CancelOutcome::Cancelled)
+}
+
+async fn replay(tx: &Transaction<'_>, request: &Replay) -> Result<LaneId> {
+    let new = |lane| NewWork {
+        id: request.id,
+        tenant: request.tenant,
+        kind: WorkKind::Job,
+        lane,
+        run_at: None,
+        max_attempts: request.max_attempts,
+        event: None,
+        scope: None,
+        subject: None,
+        meta: WorkMeta::default(),
+        input: request.input.clone(),
+        dedup: None,
+    };
+    let item = match request.from {
+        ReplayFrom::Event(event, lane) => {
+            lock_event(tx, request.tenant, event).await?;
+            NewWork {
+                event: Some(event),
+                scope: (!request.fresh_scope).then_some(event.0),
+                ..new(lane)
+            }
+        }
+        ReplayFrom::Work(id) => {
+            let old = lock(tx, request.tenant, id)
+                .await?
+                .ok_or(StoreError::NotFound)?;
+            replaceable(&old)?;
+            mark_replayed(tx, &old, request.id).await?;
+            NewWork {
+                kind: old.kind,
+                event: old.event,
+                scope: (!request.fresh_scope).then_some(old.scope),
+                subject: old.subject,
+                meta: WorkMeta {
+                    parent_id: Some(old.id.text(old.kind)),
+                    ..old.meta
+                },
+                ..new(old.lane)
+            }
+        }
+    };
+    insert(tx, &[&item]).await?;
+    Ok(item.lane)
+}
+
+/// Differs from SQLite: two nodes may want to make an event's first item at once, and only one may.
+async fn lock_event(tx: &Transaction<'_>, tenant: TenantId, event: EventId) -> Result<()> {
+    let key: super::rows::Params<'_> = &[&tenant.0, &uuid(event.0)];
+    let lock = "SELECT 1 FROM events WHERE tenant = $1::int AND id = $2::uuid FOR UPDATE";
+    query_opt(tx, lock, key)
+        .await?
+        .ok_or(StoreError::NotFound)?;
+    let made = query(
+        tx,
+        "SELECT 1 FROM work WHERE tenant = $1::int AND event_id = $2::uuid AND event_id <> id
+         UNION ALL
+         SELECT 1 FROM work WHERE tenant = $1::int AND id = $2::uuid",
+        key,
+    )
+    .await?;
+    match made.is_empty() {
+        true => Ok(()),
+        false => Err(StoreError::InvalidState(
+            "the event has an unfinished item".to_owned(),
+        )),
+    }
+}
+
+/// Only a finished item that was not replayed yet can be replayed: its effects have one live owner.
+fn replaceable(old: &WorkRow) -> Result<()> {
+    if !old.state.is_terminal() {
+        return Err(StoreError::InvalidState(format!(
+            "a {} item cannot be replayed; wait until it ends, or cancel it",
+            old.state.as_str()
+        )));
+    }
+    match old.replayed_as {
+        None => Ok(()),
+        Some(new) => Err(StoreError::InvalidState(format!(
+            "it was replayed already, as {}",
+            new.text(old.kind)
+        ))),
+    }
+}
+
+async fn mark_replayed(tx: &Transaction<'_>, old: &WorkRow, new: WorkId) -> Result<()> {
+    execute(
+        tx,
+        "UPDATE work_done SET replayed_as = $3::uuid WHERE tenant = $1::int AND id = $2::uuid",
+        &[&old.tenant.0, &uuid(old.id.0), &uuid(new.0)],
+    )
+    .await?;
+    Ok(())
+}
+
+/// One item, live or finished.
+pub(super) async fn find(
+    on: &impl GenericClient,
+    tenant: TenantId,
+    id: WorkId,
+) -> Result<Option<WorkRow>> {
+    find_as(on, tenant, id, "").await
+}
+
+/// One item, live or finished, that stays as it is until the transaction ends.
+async fn lock(tx: &Transaction<'_>, tenant: TenantId, id: WorkId) -> Result<Option<WorkRow>> {
+    find_as(tx, tenant, id, "FOR UPDATE").await
+}
+
+/// Two statements, live first: an item only ever moves from live to finished, so none is missed.
+async fn find_as(
+    on: &impl GenericClient,
+    tenant: TenantId,
+    id: WorkId,
+    lock: &str,
+) -> Result<Option<WorkRow>> {
+    for (columns, table) in [(WORK_LIVE, "work"), (WORK_DONE, "work_done")] {
+        let sql = format!(
+            "SELECT {columns} FROM {table} WHERE tenant = $1::int AND id = $2::uuid {lock}"
+        );
+        if let Some(row) = query_opt(on, &sql, &[&tenant.0, &uuid(id.0)]).await? {
+            return work(&row).map(Some);
+        }
+    }
+    Ok(None)
+}

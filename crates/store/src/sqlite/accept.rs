@@ -1,0 +1,229 @@
+//! Accepting: event, dedup keys, job and receipt in one transaction.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension};
+use wakepost_domain::event::Route;
+use wakepost_domain::receipt::Verdict;
+use wakepost_domain::{EventId, Timestamp, limits};
+
+use super::Sqlite;
+use super::rows::{Bits, known, unavailable};
+use crate::error::Result;
+use crate::moves::{Accepted, DedupKey, Ledger, NewEvent, NewJob, NewReceipt, Received};
+
+#[async_trait]
+impl Ledger for Sqlite {
+    async fn accept(&self, batch: Vec<NewEvent>) -> Vec<Received> {
+        let count = batch.len();
+        let bytes = batch.iter().map(|new| new.content.len()).sum();
+        let done = self
+            .write(bytes, move |tx, now| {
+                batch
+                    .iter()
+                    .map(|new| accept(tx, now, new).map_err(unavailable))
+                    .collect::<Result<Vec<_>>>()
+            })
+            .await;
+        match done {
+            Ok(rows) => rows.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error); count],
+        }
+    }
+
+    async fn keep_rejections(&self, batch: Vec<NewReceipt>) -> Result<()> {
+        self.write(0, move |tx, _| {
+            for receipt in &batch {
+                keep_receipt(tx, receipt, None).map_err(unavailable)?;
+                trim_rejections(tx, receipt).map_err(unavailable)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl Sqlite {
+    /// Stores a part of a batch in one transaction, all or nothing.
+    async fn accept_some(&self, batch: &Arc<[NewEvent]>, rows: Range<usize>) -> Result<Vec<Accepted>> {
+        let bytes = batch[rows.clone()].iter().map(|new| new.content.len()).sum();
+        let batch = batch.clone();
+        self.write_whole(bytes, move |tx, now| {
+            batch[rows.clone()].iter().map(|new| accept(tx, now, new).map_err(unavailable)).collect()
+        })
+        .await
+    }
+}
+
+fn accept(tx: &Connection, now: Timestamp, new: &NewEvent) -> rusqlite::Result<Accepted> {
+    for (index, key) in new.dedup.iter().enumerate() {
+        if !take_key(tx, now, key, new)? {
+            let first = owner(tx, key)?;
+            if first == new.event.id {
+                // The commit of an earlier try arrived although it was reported as failed.
+                return Ok(Accepted::New);
+            }
+            for taken in &new.dedup[..index] {
+                give_back(tx, taken, new.event.id)?;
+            }
+            return duplicate(tx, first, new);
+        }
+    }
+    insert_event(tx, new)?;
+    if let Some(job) = &new.job {
+        insert_job(tx, now, new, job)?;
+    }
+    Ok(Accepted::New)
+}
+
+/// Takes a dedup key, if nobody has it or its time is over. The unique index decides, not a look-up.
+fn take_key(
+    tx: &Connection,
+    now: Timestamp,
+    key: &DedupKey,
+    new: &NewEvent,
+) -> rusqlite::Result<bool> {
+    let taken = tx
+        .prepare_cached(
+            "INSERT INTO dedup_keys (key, tenant, event_id, expires_at) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (key) DO UPDATE SET tenant = excluded.tenant, event_id = excluded.event_id,
+                                             expires_at = excluded.expires_at
+             WHERE dedup_keys.expires_at <= ?5",
+        )?
+        .execute((
+            Bits(key.0),
+            new.event.tenant.0,
+            Bits(new.event.id.to_bytes()),
+            new.dedup_until.as_millis(),
+            now.as_millis(),
+        ))?;
+    Ok(taken == 1)
+}
+
+fn give_back(tx: &Connection, key: &DedupKey, event: EventId) -> rusqlite::Result<()> {
+    tx.prepare_cached("DELETE FROM dedup_keys WHERE key = ?1 AND event_id = ?2")?
+        .execute((Bits(key.0), Bits(event.to_bytes())))?;
+    Ok(())
+}
+
+fn owner(tx: &Connection, key: &DedupKey) -> rusqlite::Result<EventId> {
+    let bits: Bits = tx
+        .prepare_cached("SELECT event_id FROM dedup_keys WHERE key = ?1")?
+        .query_row([Bits(key.0)], |row| row.get(0))?;
+    Ok(EventId::from_bytes(bits.0))
+}
+
+/// Counts a repeat, and keeps its receipt if not too many are kept.
+fn duplicate(tx: &Connection, first: EventId, new: &NewEvent) -> rusqlite::Result<Accepted> {
+    let counted: Option<(i32, i16)> = tx
+        .prepare_cached(
+            "UPDATE events SET duplicates = duplicates + 1 WHERE tenant = ?1 AND id = ?2
+             RETURNING duplicates, route",
+        )?
+        .query_row((new.event.tenant.0, Bits(first.to_bytes())), |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .optional()?;
+    let has_job = match counted {
+        Some((duplicates, route)) => {
+            if duplicates <= limits::DUPLICATE_RECEIPTS_KEPT {
+                let receipt = NewReceipt {
+                    verdict: Verdict::Duplicate,
+                    ..new.receipt.clone()
+                };
+                keep_receipt(tx, &receipt, Some(first))?;
+            }
+            known(route, Route::from_code)? == Route::Job
+        }
+        // The event is gone, its dedup key is not: whether it made a job is no longer known.
+        None => true,
+    };
+    Ok(Accepted::Duplicate { of: first, has_job })
+}
+
+fn insert_event(tx: &Connection, new: &NewEvent) -> rusqlite::Result<()> {
+    let event = &new.event;
+    tx.prepare_cached(
+        "INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, subject, occurred_at,
+                             payload_hash, duplicates, remote_addr, latency_us)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12)",
+    )?
+    .execute((
+        event.tenant.0,
+        Bits(event.id.to_bytes()),
+        Bits(event.source.to_bytes()),
+        &event.event_type,
+        &event.dedup_key,
+        event.route as i16,
+        event.verified,
+        &event.subject,
+        event.occurred_at.map(Timestamp::as_millis),
+        &event.payload_hash[..],
+        &event.remote_addr,
+        event.latency_us,
+    ))?;
+    tx.prepare_cached("INSERT INTO bodies (id, tenant, content) VALUES (?1, ?2, ?3)")?
+        .execute((
+            Bits(event.id.to_bytes()),
+            event.tenant.0,
+            new.content.as_bytes(),
+        ))?;
+    Ok(())
+}
+
+fn insert_job(
+    tx: &Connection,
+    now: Timestamp,
+    new: &NewEvent,
+    job: &NewJob,
+) -> rusqlite::Result<()> {
+    tx.prepare_cached(
+        "INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
+                           event_id, scope, subject)
+         VALUES (?1, ?2, 0, ?3, 0, ?4, 0, ?5, 0, ?2, ?2, ?6)",
+    )?
+    .execute((
+        new.event.tenant.0,
+        Bits(new.event.id.to_bytes()),
+        job.lane.0,
+        now.as_millis(),
+        job.max_attempts,
+        &new.event.subject,
+    ))?;
+    Ok(())
+}
+
+fn keep_receipt(
+    tx: &Connection,
+    receipt: &NewReceipt,
+    event: Option<EventId>,
+) -> rusqlite::Result<()> {
+    tx.prepare_cached(
+        "INSERT INTO receipts (id, tenant, source, event_id, remote_addr, verdict, latency_us, detail)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?
+    .execute((
+        Bits(receipt.id.to_bytes()),
+        receipt.tenant.0,
+        Bits(receipt.source.to_bytes()),
+        event.map(|event| Bits(event.to_bytes())),
+        &receipt.remote_addr,
+        receipt.verdict as i16,
+        receipt.latency_us,
+        &receipt.detail,
+    ))?;
+    Ok(())
+}
+
+/// Keeps the latest rejections of a source, so that a flood of them cannot grow the database.
+fn trim_rejections(tx: &Connection, receipt: &NewReceipt) -> rusqlite::Result<()> {
+    tx.prepare_cached(
+        "DELETE FROM receipts WHERE id IN (
+           SELECT id FROM receipts WHERE source = ?1 AND event_id IS NULL
+           ORDER BY id DESC LIMIT 50 OFFSET ?2)",
+    )?
+    .execute((Bits(receipt.source.to_bytes()), limits::REJECTIONS_KEPT))?;
+    Ok(())
+}

@@ -1,0 +1,368 @@
+//! The side-effect ledger.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, Row};
+use wakepost_domain::backoff::Backoff;
+use wakepost_domain::effect::{self, Decision, EffectState, Runner};
+use wakepost_domain::lease::Ticket;
+use wakepost_domain::transition::{self, Ending};
+use wakepost_domain::work::HeldReason;
+use wakepost_domain::{TenantId, Timestamp, Ulid, WorkId, limits};
+
+use super::Sqlite;
+use super::queue::{live, settle};
+use super::rows::{Bits, SealedColumn, audit, collect, effect_state, time, unavailable};
+use crate::error::{Result, StoreError};
+use crate::failpoint;
+use crate::moves::{Begin, BeginOutcome, EffectRow, Effects, Evidence, Guard, Resolve, Settle};
+use crate::vault::Sealed;
+
+#[async_trait]
+impl Effects for Sqlite {
+    async fn begin(&self, request: Begin) -> Result<BeginOutcome> {
+        let outcome = self
+            .write_whole(0, move |tx, now| begin(tx, now, &request))
+            .await;
+        failpoint::pass("effect.after_begin")?;
+        outcome
+    }
+
+    async fn commit(&self, ticket: Ticket, key: String, result: Option<Sealed>) -> Result<()> {
+        let bytes = result.as_ref().map_or(0, Sealed::len);
+        let done = self
+            .write_whole(bytes, move |tx, now| {
+                resolve_own(
+                    tx,
+                    now,
+                    &ticket,
+                    &key,
+                    EffectState::Committed,
+                    result.as_ref(),
+                    None,
+                )
+            })
+            .await;
+        failpoint::pass("effect.after_commit")?;
+        done
+    }
+
+    async fn abort(&self, ticket: Ticket, key: String, error: String) -> Result<()> {
+        self.write_whole(0, move |tx, now| {
+            resolve_own(
+                tx,
+                now,
+                &ticket,
+                &key,
+                EffectState::Aborted,
+                None,
+                Some(&error),
+            )
+        })
+        .await
+    }
+
+    async fn resolve(&self, resolve: Resolve) -> Result<()> {
+        self.write_whole(0, move |tx, now| resolve_doubt(tx, now, &resolve))
+            .await
+    }
+
+    async fn effects(&self, tenant: TenantId, scope: Ulid) -> Result<Vec<EffectRow>> {
+        self.readers
+            .read(move |connection, now| list(connection, now, tenant, scope))
+            .await
+    }
+}
+
+fn begin(tx: &Connection, now: Timestamp, request: &Begin) -> Result<BeginOutcome> {
+    let ticket = &request.ticket;
+    let job = live(tx, now, ticket)?;
+    if job.cancel_requested {
+        return Err(StoreError::CancelRequested);
+    }
+    let scope = job.scope;
+    let runner = Runner {
+        work: ticket.work,
+        fence: ticket.fence,
+    };
+    let known = known(tx, scope, &request.key)?;
+    let decision = effect::begin(
+        known.as_ref().map(|row| (row.state, row.runner)),
+        runner,
+        request.on_doubt,
+    );
+    match decision {
+        Decision::Execute => {
+            write_begun(tx, now, scope, request, known.is_none())?;
+            Ok(BeginOutcome::Execute { scope })
+        }
+        Decision::Skip => Ok(BeginOutcome::Skip {
+            scope,
+            result: known.and_then(|row| row.result),
+        }),
+        Decision::InDoubt => {
+            hold(tx, now, request)?;
+            Ok(BeginOutcome::InDoubt { scope })
+        }
+    }
+}
+
+struct Known {
+    state: EffectState,
+    runner: Runner,
+    result: Option<Sealed>,
+}
+
+fn known(tx: &Connection, scope: Ulid, key: &str) -> Result<Option<Known>> {
+    tx.prepare_cached(
+        "SELECT state, work_id, fence, result FROM effects WHERE scope = ?1 AND key = ?2",
+    )
+    .and_then(|mut select| {
+        select
+            .query_row((Bits(scope.to_bytes()), key), |row| {
+                Ok(Known {
+                    state: effect_state(row.get(0)?)?,
+                    runner: Runner {
+                        work: WorkId::from_bytes(row.get::<_, Bits>(1)?.0),
+                        fence: row.get(2)?,
+                    },
+                    result: row
+                        .get::<_, Option<SealedColumn>>(3)?
+                        .map(|column| column.0),
+                })
+            })
+            .optional()
+    })
+    .map_err(unavailable)
+}
+
+fn write_begun(
+    tx: &Connection,
+    now: Timestamp,
+    scope: Ulid,
+    request: &Begin,
+    is_new: bool,
+) -> Result<()> {
+    if is_new {
+        let count: i64 = tx
+            .prepare_cached("SELECT count(*) FROM effects WHERE scope = ?1")
+            .and_then(|mut select| select.query_row([Bits(scope.to_bytes())], |row| row.get(0)))
+            .map_err(unavailable)?;
+        if count >= limits::EFFECTS_PER_SCOPE_MAX {
+            return Err(StoreError::Limit(format!(
+                "a job may have at most {} effects",
+                limits::EFFECTS_PER_SCOPE_MAX
+            )));
+        }
+    }
+    let ticket = &request.ticket;
+    tx.prepare_cached(
+        "INSERT INTO effects (scope, key, tenant, state, work_id, fence, description, begun_at)
+         VALUES (?1, ?2, ?3, 0, ?4, ?5, ?6, ?7)
+         ON CONFLICT (scope, key) DO UPDATE SET state = 0, work_id = excluded.work_id,
+           fence = excluded.fence, description = excluded.description, error = NULL, resolved_at = NULL",
+    )
+    .and_then(|mut put| {
+        put.execute((
+            Bits(scope.to_bytes()),
+            &request.key,
+            ticket.tenant.0,
+            Bits(ticket.work.to_bytes()),
+            ticket.fence,
+            &request.description,
+            now.as_millis(),
+        ))
+    })
+    .map_err(unavailable)?;
+    Ok(())
+}
+
+/// Ends the run and holds the job, because nobody knows whether the effect happened.
+fn hold(tx: &Connection, now: Timestamp, request: &Begin) -> Result<()> {
+    let ticket = request.ticket;
+    let settlement = transition::settle(
+        Ending::Held(HeldReason::InDoubt),
+        ticket.attempt,
+        ticket.max_attempts,
+        &Backoff::default(),
+        0.0,
+    );
+    let end = Settle {
+        ticket,
+        guard: Guard::Live,
+        settlement,
+        error: Some(format!("effect {} is in doubt", request.key)),
+        evidence: Evidence::default(),
+    };
+    settle(tx, now, &end)
+        .map_err(unavailable)?
+        .ok_or(StoreError::LeaseLost)?;
+    Ok(())
+}
+
+/// The run that began an effect says how it went. Saying the same again changes nothing.
+fn resolve_own(
+    tx: &Connection,
+    now: Timestamp,
+    ticket: &Ticket,
+    key: &str,
+    state: EffectState,
+    result: Option<&Sealed>,
+    error: Option<&str>,
+) -> Result<()> {
+    let scope = live(tx, now, ticket)?.scope;
+    let runner = Runner {
+        work: ticket.work,
+        fence: ticket.fence,
+    };
+    match known(tx, scope, key)? {
+        None => Err(StoreError::NotFound),
+        Some(row) if row.state == state && row.runner == runner => Ok(()),
+        Some(row) if row.state == EffectState::Begun && row.runner == runner => {
+            write_resolved(tx, now, scope, key, state, result, error)
+        }
+        Some(_) => Err(StoreError::InvalidState(
+            "this run did not begin the effect, or it is resolved".to_owned(),
+        )),
+    }
+}
+
+fn write_resolved(
+    tx: &Connection,
+    now: Timestamp,
+    scope: Ulid,
+    key: &str,
+    state: EffectState,
+    result: Option<&Sealed>,
+    error: Option<&str>,
+) -> Result<()> {
+    tx.prepare_cached(
+        "UPDATE effects SET state = ?3, result = ?4, error = ?5, resolved_at = ?6
+         WHERE scope = ?1 AND key = ?2",
+    )
+    .and_then(|mut update| {
+        update.execute((
+            Bits(scope.to_bytes()),
+            key,
+            state as i16,
+            result.map(Sealed::as_bytes),
+            error,
+            now.as_millis(),
+        ))
+    })
+    .map_err(unavailable)?;
+    Ok(())
+}
+
+fn resolve_doubt(tx: &Connection, now: Timestamp, resolve: &Resolve) -> Result<()> {
+    let scope = scope_of(tx, resolve.tenant, resolve.work)?;
+    let doubts = in_doubt(tx, now, resolve.tenant, scope)?;
+    if known(tx, scope, &resolve.key)?.is_none() {
+        return Err(StoreError::NotFound);
+    }
+    if !doubts.contains(&resolve.key) {
+        return Err(StoreError::InvalidState(
+            "the effect is not in doubt".to_owned(),
+        ));
+    }
+    let state = if resolve.committed {
+        EffectState::Committed
+    } else {
+        EffectState::Aborted
+    };
+    let error = (!resolve.committed).then_some("an operator says it was not done");
+    write_resolved(
+        tx,
+        now,
+        scope,
+        &resolve.key,
+        state,
+        resolve.result.as_ref(),
+        error,
+    )?;
+    audit(tx, &resolve.audit)?;
+    if doubts.len() == 1 {
+        tx.prepare_cached(
+            "UPDATE work SET state = 0, run_at = ?3, held_reason = NULL
+             WHERE tenant = ?1 AND id = ?2 AND state = 4 AND held_reason = 0",
+        )
+        .and_then(|mut update| {
+            update.execute((
+                resolve.tenant.0,
+                Bits(resolve.work.to_bytes()),
+                now.as_millis(),
+            ))
+        })
+        .map_err(unavailable)?;
+    }
+    Ok(())
+}
+
+fn scope_of(tx: &Connection, tenant: TenantId, work: WorkId) -> Result<Ulid> {
+    tx.prepare_cached(
+        "SELECT scope FROM work WHERE tenant = ?1 AND id = ?2
+         UNION ALL SELECT scope FROM work_done WHERE tenant = ?1 AND id = ?2",
+    )
+    .and_then(|mut select| {
+        select
+            .query_row((tenant.0, Bits(work.to_bytes())), |row| {
+                row.get::<_, Bits>(0)
+            })
+            .optional()
+    })
+    .map_err(unavailable)?
+    .map(|bits| Ulid::from_bytes(bits.0))
+    .ok_or(StoreError::NotFound)
+}
+
+/// The keys of a scope's effects that were begun by a run that is gone.
+fn in_doubt(tx: &Connection, now: Timestamp, tenant: TenantId, scope: Ulid) -> Result<Vec<String>> {
+    let effects = list(tx, now, tenant, scope)?;
+    Ok(effects
+        .into_iter()
+        .filter(|row| row.state == EffectState::Begun && !row.alive)
+        .map(|row| row.key)
+        .collect())
+}
+
+fn list(
+    connection: &Connection,
+    now: Timestamp,
+    tenant: TenantId,
+    scope: Ulid,
+) -> Result<Vec<EffectRow>> {
+    let mut select = connection
+        .prepare_cached(
+            "SELECT e.key, e.state, e.work_id, e.fence, e.description, e.result, e.error, e.begun_at,
+                    e.resolved_at,
+                    EXISTS (SELECT 1 FROM work w WHERE w.tenant = e.tenant AND w.id = e.work_id
+                            AND w.fence = e.fence AND w.state = 5 AND w.lease_expires_at > ?3)
+             FROM effects e WHERE e.scope = ?1 AND e.tenant = ?2 ORDER BY e.begun_at, e.key",
+        )
+        .map_err(unavailable)?;
+    let rows = select
+        .query_map(
+            (Bits(scope.to_bytes()), tenant.0, now.as_millis()),
+            effect_row,
+        )
+        .map_err(unavailable)?;
+    collect(rows)
+}
+
+fn effect_row(row: &Row<'_>) -> rusqlite::Result<EffectRow> {
+    Ok(EffectRow {
+        key: row.get(0)?,
+        state: effect_state(row.get(1)?)?,
+        runner: Runner {
+            work: WorkId::from_bytes(row.get::<_, Bits>(2)?.0),
+            fence: row.get(3)?,
+        },
+        description: row.get(4)?,
+        result: row
+            .get::<_, Option<SealedColumn>>(5)?
+            .map(|column| column.0),
+        error: row.get(6)?,
+        begun_at: time(row.get(7)?),
+        resolved_at: row.get::<_, Option<i64>>(8)?.map(time),
+        alive: row.get(9)?,
+    })
+}

@@ -1,0 +1,64 @@
+//! Migrations: applied at start, in order, each in a transaction of its own.
+
+use rusqlite::Connection;
+
+use super::rows::unavailable;
+use crate::error::{Result, StoreError};
+
+/// The migrations, by number. They are only ever added to.
+const MIGRATIONS: [(i64, &str, &str); 1] = [(
+    1,
+    "foundation",
+    include_str!("../../migrations/sqlite/0001_foundation.sql"),
+)];
+
+/// The schema this program works with.
+pub const SCHEMA_VERSION: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
+
+/// A migration that a database lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pending {
+    /// Its number.
+    pub version: i64,
+    /// Its name.
+    pub name: &'static str,
+}
+
+/// Brings the schema up to date.
+pub fn migrate(connection: &mut Connection) -> Result<()> {
+    for Pending { version, .. } in pending(connection)? {
+        let (_, name, sql) = MIGRATIONS[version as usize - 1];
+        crate::failpoint::pass("migration.mid_step")?;
+        let tx = connection.transaction().map_err(unavailable)?;
+        tx.execute_batch(sql).map_err(unavailable)?;
+        tx.pragma_update(None, "user_version", version)
+            .map_err(unavailable)?;
+        tx.commit().map_err(unavailable)?;
+        tracing::info!(version, name, "migrated the database");
+    }
+    Ok(())
+}
+
+/// Which migrations are missing. A schema from a newer program is refused.
+pub fn pending(connection: &Connection) -> Result<Vec<Pending>> {
+    let version: i64 = connection
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .map_err(unavailable)?;
+    if version > SCHEMA_VERSION {
+        return Err(StoreError::Unavailable(format!(
+            "the database has schema {version}, this program knows {SCHEMA_VERSION}: run a newer wakepost"
+        )));
+    }
+    Ok(all()
+        .into_iter()
+        .filter(|migration| migration.version > version)
+        .collect())
+}
+
+/// All migrations.
+pub fn all() -> Vec<Pending> {
+    MIGRATIONS
+        .iter()
+        .map(|&(version, name, _)| Pending { version, name })
+        .collect()
+}

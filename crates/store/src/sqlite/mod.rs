@@ -1,0 +1,140 @@
+//! SQLite: the embedded default. One process, one writer.
+//!
+//! One thread owns the only write connection ([`writer`]). Each wake-up runs everything that waits in one
+//! transaction and then answers, so that the cost of a commit is shared by whoever is there. Reads go to
+//! a few read-only connections. The files beside this one hold the moves, and each has its twin in
+//! `postgres/`.
+
+mod accept;
+mod checkpoint;
+mod effects;
+mod migrate;
+mod queue;
+mod read;
+mod readers;
+mod rows;
+mod settings;
+mod upkeep;
+mod work;
+mod writer;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use wakepost_domain::ports::Clock;
+
+use crate::admission::Admission;
+use crate::error::{Result, StoreError};
+use readers::Readers;
+use writer::Writer;
+
+pub use migrate::{Pending, SCHEMA_VERSION};
+
+/// The name of the database file in the data directory.
+pub const FILE: &str = "wakepost.db";
+
+/// The first version without the race between a checkpoint and a write that could corrupt the file.
+const SQLITE_MIN: i32 = 3_051_003;
+
+/// How strictly a commit waits for the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Every commit is on the disk before it is answered.
+    #[default]
+    Full,
+    /// A power cut may lose the last commits. Only for measurements and as a control in tests.
+    Normal,
+}
+
+/// How the writer runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Drive {
+    /// On a thread of its own, with group commit.
+    #[default]
+    Thread,
+    /// On the caller's thread, one move after the other, for simulations.
+    Inline,
+}
+
+/// The store on SQLite.
+#[derive(Clone)]
+pub struct Sqlite {
+    writer: Arc<Writer>,
+    readers: Arc<Readers>,
+    admission: Admission,
+    _lock: Arc<File>,
+}
+
+impl std::fmt::Debug for Sqlite {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sqlite")
+    }
+}
+
+impl Sqlite {
+    /// Opens, and if need be makes and migrates, the database in a directory. A second process is refused.
+    pub fn open(
+        directory: &Path,
+        clock: Arc<dyn Clock>,
+        durability: Durability,
+        drive: Drive,
+    ) -> Result<Sqlite> {
+        if rusqlite::version_number() < SQLITE_MIN {
+            return Err(StoreError::Unavailable(
+                "this SQLite is too old to be safe".to_owned(),
+            ));
+        }
+        let lock = lock(directory)?;
+        let path = directory.join(FILE);
+        let mut connection = writer::connect(&path, durability)?;
+        migrate::migrate(&mut connection)?;
+        Ok(Sqlite {
+            writer: Arc::new(Writer::start(
+                connection,
+                path.clone(),
+                durability,
+                clock.clone(),
+                drive,
+            )?),
+            readers: Arc::new(Readers::new(path, clock)),
+            admission: Admission::default(),
+            _lock: Arc::new(lock),
+        })
+    }
+
+    /// Which migrations a database in a directory still lacks, without changing it.
+    pub fn pending(directory: &Path) -> Result<Vec<Pending>> {
+        let path = directory.join(FILE);
+        if !path.exists() {
+            return Ok(migrate::all());
+        }
+        let connection =
+            Connection::open_with_flags(&path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)
+                .map_err(rows::unavailable)?;
+        migrate::pending(&connection)
+    }
+}
+
+/// Takes the lock that keeps a second process out. It ends with the process, however that ends.
+fn lock(directory: &Path) -> Result<File> {
+    let path: PathBuf = directory.join("wakepost.lock");
+    let problem = |error: std::io::Error| {
+        StoreError::Unavailable(format!("cannot open {}: {error}", path.display()))
+    };
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(problem)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(StoreError::Unavailable(format!(
+            "another wakepost already uses {}; SQLite serves one process, PostgreSQL many",
+            directory.display()
+        ))),
+        Err(std::fs::TryLockError::Error(error)) => Err(problem(error)),
+    }
+}

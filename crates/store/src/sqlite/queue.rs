@@ -1,0 +1,507 @@
+//! The queue: claim, heartbeat, settle, checkpoint, progress.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, Row};
+use wakepost_domain::lane::LaneId;
+use wakepost_domain::lease::Ticket;
+use wakepost_domain::run::RunOutcome;
+use wakepost_domain::work::{State, WorkKind};
+use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId, limits};
+
+use super::Sqlite;
+use super::rows::{Bits, known, time, unavailable};
+use crate::error::{Result, StoreError};
+use crate::failpoint;
+use crate::moves::{
+    ClaimLane, ClaimRequest, Claimed, Evidence, Guard, Heartbeat, HeartbeatAnswer, Progress, Queue,
+    Settle, Settled,
+};
+use crate::vault::Sealed;
+
+#[async_trait]
+impl Queue for Sqlite {
+    async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>> {
+        self.write(0, move |tx, now| {
+            let mut claimed = Vec::new();
+            for lane in &request.lanes {
+                claim(tx, now, &request.worker, lane, &mut claimed).map_err(unavailable)?;
+            }
+            Ok(claimed)
+        })
+        .await
+    }
+
+    async fn heartbeat(&self, batch: Vec<Heartbeat>) -> Vec<Result<HeartbeatAnswer>> {
+        let count = batch.len();
+        let rows = self
+            .write(0, move |tx, now| {
+                batch
+                    .iter()
+                    .map(|beat| heartbeat(tx, now, beat).map_err(unavailable))
+                    .collect()
+            })
+            .await;
+        spread(rows, count, |answer: Option<HeartbeatAnswer>| {
+            answer.ok_or(StoreError::LeaseLost)
+        })
+    }
+
+    async fn settle(&self, batch: Vec<Settle>) -> Vec<Result<Settled>> {
+        let count = batch.len();
+        let bytes = batch
+            .iter()
+            .map(|item| evidence_bytes(&item.evidence))
+            .sum();
+        let rows = self
+            .write(bytes, move |tx, now| {
+                batch
+                    .iter()
+                    .map(|item| settle(tx, now, item).map_err(unavailable))
+                    .collect()
+            })
+            .await;
+        spread(rows, count, |answer: Option<Settled>| {
+            answer.ok_or(StoreError::LeaseLost)
+        })
+    }
+
+    async fn checkpoint(&self, ticket: Ticket, state: Sealed) -> Result<()> {
+        self.write_whole(state.len(), move |tx, now| {
+            live(tx, now, &ticket)?;
+            tx.prepare_cached(
+                "INSERT INTO job_state (work_id, tenant, checkpoint) VALUES (?1, ?2, ?3)
+                 ON CONFLICT (work_id) DO UPDATE SET checkpoint = excluded.checkpoint",
+            )
+            .and_then(|mut put| {
+                put.execute((
+                    Bits(ticket.work.to_bytes()),
+                    ticket.tenant.0,
+                    state.as_bytes(),
+                ))
+            })
+            .map_err(unavailable)?;
+            failpoint::pass("checkpoint.before_commit")
+        })
+        .await
+    }
+
+    async fn progress(&self, progress: Progress) -> Result<()> {
+        self.write_whole(progress.content.len(), move |tx, now| {
+            live(tx, now, &progress.ticket)?;
+            add_progress(tx, now, &progress).map_err(unavailable)
+        })
+        .await
+    }
+}
+
+/// One answer a row, or the batch's error for each.
+fn spread<A, B>(rows: Result<Vec<A>>, count: usize, each: fn(A) -> Result<B>) -> Vec<Result<B>> {
+    match rows {
+        Ok(rows) => rows.into_iter().map(each).collect(),
+        Err(error) => (0..count).map(|_| Err(error.clone())).collect(),
+    }
+}
+
+fn evidence_bytes(evidence: &Evidence) -> usize {
+    [&evidence.result, &evidence.reply]
+        .into_iter()
+        .flatten()
+        .map(Sealed::len)
+        .sum()
+}
+
+fn claim(
+    tx: &Connection,
+    now: Timestamp,
+    worker: &str,
+    lane: &ClaimLane,
+    claimed: &mut Vec<Claimed>,
+) -> rusqlite::Result<()> {
+    let mut room = i64::from(lane.count);
+    for cap in &lane.caps {
+        room = room.min(i64::from(cap.limit) - running(tx, &cap.scope.text())?);
+    }
+    if room <= 0 {
+        return Ok(());
+    }
+    let caps: Vec<String> = lane.caps.iter().map(|cap| cap.scope.text()).collect();
+    let before = claimed.len();
+    let mut update = tx.prepare_cached(
+        "UPDATE work SET state = 5, attempts = attempts + 1, fence = fence + 1, worker = ?1,
+                started_at = ?2, lease_expires_at = min(?3, ?4), run_deadline = ?4, caps = ?5,
+                held_reason = NULL, cancel_at = NULL
+         WHERE (tenant, id) IN (SELECT tenant, id FROM work
+                                WHERE lane = ?6 AND state <= 2 AND run_at <= ?2
+                                ORDER BY run_at, id LIMIT ?7)
+         RETURNING tenant, id, kind, fence, attempts, max_attempts, event_id, scope, lease_expires_at",
+    )?;
+    let caps_text = (!caps.is_empty()).then(|| caps.join(" "));
+    let rows = update.query_map(
+        (
+            worker,
+            now.as_millis(),
+            now.after(lane.lease).as_millis(),
+            now.after(lane.run_timeout).as_millis(),
+            caps_text,
+            lane.lane.0,
+            room,
+        ),
+        |row| claimed_row(row, lane, now),
+    )?;
+    for row in rows {
+        claimed.push(row?);
+    }
+    // RETURNING promises no order; workers should see the oldest first.
+    claimed[before..].sort_by_key(|item| item.ticket.work);
+    count_running(tx, &caps, (claimed.len() - before) as i64)
+}
+
+fn claimed_row(row: &Row<'_>, lane: &ClaimLane, now: Timestamp) -> rusqlite::Result<Claimed> {
+    let ticket = Ticket {
+        tenant: TenantId(row.get(0)?),
+        work: WorkId::from_bytes(row.get::<_, Bits>(1)?.0),
+        fence: row.get(3)?,
+        attempt: row.get(4)?,
+        max_attempts: row.get(5)?,
+        lease_s: lane.lease.as_secs().try_into().unwrap_or(i32::MAX),
+        started_at: now,
+    };
+    Ok(Claimed {
+        ticket,
+        kind: known(row.get(2)?, WorkKind::from_code)?,
+        lane: lane.lane,
+        event: row
+            .get::<_, Option<Bits>>(6)?
+            .map(|bits| EventId::from_bytes(bits.0)),
+        scope: Ulid::from_bytes(row.get::<_, Bits>(7)?.0),
+        lease_expires_at: time(row.get(8)?),
+    })
+}
+
+fn running(tx: &Connection, scope: &str) -> rusqlite::Result<i64> {
+    Ok(tx
+        .prepare_cached("SELECT running FROM lane_caps WHERE scope = ?1")?
+        .query_row([scope], |row| row.get(0))
+        .optional()?
+        .unwrap_or(0))
+}
+
+fn count_running<S: AsRef<str>>(tx: &Connection, caps: &[S], change: i64) -> rusqlite::Result<()> {
+    for scope in caps.iter().filter(|_| change != 0) {
+        tx.prepare_cached(
+            "INSERT INTO lane_caps (scope, running) VALUES (?1, ?2)
+             ON CONFLICT (scope) DO UPDATE SET running = running + excluded.running",
+        )?
+        .execute((scope.as_ref(), change))?;
+    }
+    Ok(())
+}
+
+fn heartbeat(
+    tx: &Connection,
+    now: Timestamp,
+    beat: &Heartbeat,
+) -> rusqlite::Result<Option<HeartbeatAnswer>> {
+    let ticket = &beat.ticket;
+    let answer = tx
+        .prepare_cached(
+            "UPDATE work SET lease_expires_at = max(lease_expires_at, min(?1, run_deadline))
+             WHERE tenant = ?2 AND id = ?3 AND fence = ?4 AND state = 5 AND lease_expires_at > ?5
+             RETURNING lease_expires_at, cancel_at",
+        )?
+        .query_row(
+            (
+                now.after(beat.extend).as_millis(),
+                ticket.tenant.0,
+                Bits(ticket.work.to_bytes()),
+                ticket.fence,
+                now.as_millis(),
+            ),
+            |row| {
+                Ok(HeartbeatAnswer {
+                    lease_expires_at: time(row.get(0)?),
+                    cancel_requested: row.get::<_, Option<i64>>(1)?.is_some(),
+                })
+            },
+        )
+        .optional()?;
+    if answer.is_some() && beat.cost.is_some() {
+        keep_evidence(
+            tx,
+            ticket,
+            &Evidence {
+                cost: beat.cost,
+                ..Evidence::default()
+            },
+        )?;
+    }
+    Ok(answer)
+}
+
+/// The part of a running row that its end needs.
+struct Running {
+    lane: LaneId,
+    attempts: i32,
+    worker: String,
+    started_at: i64,
+    cancelled: bool,
+    caps: Option<String>,
+}
+
+/// Ends a run. `None`: the lease is not what the caller thinks.
+pub(super) fn settle(
+    tx: &Connection,
+    now: Timestamp,
+    item: &Settle,
+) -> rusqlite::Result<Option<Settled>> {
+    let Some(running) = guarded(tx, now, item)? else {
+        return repeated(tx, item);
+    };
+    // A stop that was asked for wins over everything but success.
+    let stopped = running.cancelled && item.settlement.state != State::Succeeded;
+    let state = if stopped {
+        State::Cancelled
+    } else {
+        item.settlement.state
+    };
+    let outcome = if stopped {
+        RunOutcome::Cancelled
+    } else {
+        item.settlement.outcome
+    };
+    let ticket = &item.ticket;
+    record_run(tx, now, item, &running, outcome)?;
+    keep_evidence(tx, ticket, &item.evidence)?;
+    if state.is_terminal() {
+        finish(
+            tx,
+            now,
+            ticket.tenant,
+            ticket.work,
+            state,
+            item.error.as_deref(),
+        )?;
+    } else {
+        wait_again(tx, now, item)?;
+    }
+    let caps: Vec<&str> = running
+        .caps
+        .as_deref()
+        .map(|text| text.split(' ').collect())
+        .unwrap_or_default();
+    count_running(tx, &caps, -1)?;
+    Ok(Some(Settled {
+        state,
+        lane: running.lane,
+        freed_cap: !caps.is_empty(),
+        repeated: false,
+    }))
+}
+
+fn guarded(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Result<Option<Running>> {
+    let ticket = &item.ticket;
+    let row = tx
+        .prepare_cached(
+            "SELECT lane, attempts, worker, started_at, cancel_at, caps, lease_expires_at FROM work
+             WHERE tenant = ?1 AND id = ?2 AND fence = ?3 AND state = 5",
+        )?
+        .query_row(
+            (ticket.tenant.0, Bits(ticket.work.to_bytes()), ticket.fence),
+            |row| {
+                let cancel_at: Option<i64> = row.get(4)?;
+                let expires = time(row.get(6)?);
+                let holds = match item.guard {
+                    Guard::Live => expires > now,
+                    Guard::ExpiredAt(seen) => expires == seen && expires <= now,
+                    Guard::CancelledBefore(moment) => {
+                        cancel_at.is_some_and(|at| time(at) <= moment)
+                    }
+                };
+                Ok((
+                    holds,
+                    Running {
+                        lane: LaneId(row.get(0)?),
+                        attempts: row.get(1)?,
+                        worker: row.get(2)?,
+                        started_at: row.get(3)?,
+                        cancelled: cancel_at.is_some(),
+                        caps: row.get(5)?,
+                    },
+                ))
+            },
+        )
+        .optional()?;
+    Ok(row.and_then(|(holds, running)| holds.then_some(running)))
+}
+
+/// The same call again, whose answer got lost: the same fence, and the outcome it asked for.
+fn repeated(tx: &Connection, item: &Settle) -> rusqlite::Result<Option<Settled>> {
+    if item.guard != Guard::Live {
+        return Ok(None);
+    }
+    let ticket = &item.ticket;
+    let lane: Option<i64> = tx
+        .prepare_cached(
+            "SELECT lane FROM work_done WHERE tenant = ?1 AND id = ?2 AND fence = ?3 AND state = ?4
+             UNION ALL
+             SELECT lane FROM work WHERE tenant = ?1 AND id = ?2 AND fence = ?3 AND state = ?4",
+        )?
+        .query_row(
+            (
+                ticket.tenant.0,
+                Bits(ticket.work.to_bytes()),
+                ticket.fence,
+                item.settlement.state as i16,
+            ),
+            |row| row.get(0),
+        )
+        .optional()?;
+    Ok(lane.map(|lane| Settled {
+        state: item.settlement.state,
+        lane: LaneId(lane),
+        freed_cap: false,
+        repeated: true,
+    }))
+}
+
+fn record_run(
+    tx: &Connection,
+    now: Timestamp,
+    item: &Settle,
+    running: &Running,
+    outcome: RunOutcome,
+) -> rusqlite::Result<()> {
+    tx.prepare_cached(
+        "INSERT INTO attempts (work_id, fence, tenant, attempt, worker, started_at, ended_at, outcome, error)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?
+    .execute((
+        Bits(item.ticket.work.to_bytes()),
+        item.ticket.fence,
+        item.ticket.tenant.0,
+        running.attempts,
+        &running.worker,
+        running.started_at,
+        now.as_millis(),
+        outcome as i16,
+        &item.error,
+    ))?;
+    Ok(())
+}
+
+/// Moves an item to the history.
+pub(super) fn finish(
+    tx: &Connection,
+    now: Timestamp,
+    tenant: TenantId,
+    work: WorkId,
+    state: State,
+    error: Option<&str>,
+) -> rusqlite::Result<()> {
+    let key = (tenant.0, Bits(work.to_bytes()));
+    tx.prepare_cached(
+        "INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
+                                event_id, scope, subject, meta, last_error, worker, started_at, finished_at)
+         SELECT tenant, id, kind, lane, ?3, run_at, attempts, max_attempts, fence, event_id, scope,
+                subject, meta, coalesce(?4, last_error), worker, started_at, ?5
+         FROM work WHERE tenant = ?1 AND id = ?2",
+    )?
+    .execute((key.0, key.1, state as i16, error, now.as_millis()))?;
+    tx.prepare_cached("DELETE FROM work WHERE tenant = ?1 AND id = ?2")?
+        .execute(key)?;
+    Ok(())
+}
+
+fn wait_again(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Result<()> {
+    let settlement = &item.settlement;
+    tx.prepare_cached(
+        "UPDATE work SET state = ?3, run_at = ?4, attempts = attempts - ?5, held_reason = ?6,
+                last_error = coalesce(?7, last_error), lease_expires_at = NULL, run_deadline = NULL,
+                caps = NULL
+         WHERE tenant = ?1 AND id = ?2",
+    )?
+    .execute((
+        item.ticket.tenant.0,
+        Bits(item.ticket.work.to_bytes()),
+        settlement.state as i16,
+        now.after(settlement.delay).as_millis(),
+        i32::from(settlement.give_back),
+        settlement.held.map(|reason| reason as i16),
+        &item.error,
+    ))?;
+    Ok(())
+}
+
+fn keep_evidence(tx: &Connection, ticket: &Ticket, evidence: &Evidence) -> rusqlite::Result<()> {
+    if evidence.result.is_none() && evidence.reply.is_none() && evidence.cost.is_none() {
+        return Ok(());
+    }
+    tx.prepare_cached(
+        "INSERT INTO job_state (work_id, tenant, result, reply, cost) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (work_id) DO UPDATE SET result = coalesce(excluded.result, result),
+           reply = coalesce(excluded.reply, reply), cost = coalesce(excluded.cost, cost)",
+    )?
+    .execute((
+        Bits(ticket.work.to_bytes()),
+        ticket.tenant.0,
+        evidence.result.as_ref().map(Sealed::as_bytes),
+        evidence.reply.as_ref().map(Sealed::as_bytes),
+        evidence.cost,
+    ))?;
+    Ok(())
+}
+
+/// A live lease, and what it is about. Whether a stop was asked for comes with it.
+pub(super) struct Live {
+    pub scope: Ulid,
+    pub cancel_requested: bool,
+}
+
+pub(super) fn live(tx: &Connection, now: Timestamp, ticket: &Ticket) -> Result<Live> {
+    tx.prepare_cached(
+        "SELECT scope, cancel_at FROM work
+         WHERE tenant = ?1 AND id = ?2 AND fence = ?3 AND state = 5 AND lease_expires_at > ?4",
+    )
+    .and_then(|mut select| {
+        select
+            .query_row(
+                (
+                    ticket.tenant.0,
+                    Bits(ticket.work.to_bytes()),
+                    ticket.fence,
+                    now.as_millis(),
+                ),
+                |row| {
+                    Ok(Live {
+                        scope: Ulid::from_bytes(row.get::<_, Bits>(0)?.0),
+                        cancel_requested: row.get::<_, Option<i64>>(1)?.is_some(),
+                    })
+                },
+            )
+            .optional()
+    })
+    .map_err(unavailable)?
+    .ok_or(StoreError::LeaseLost)
+}
+
+fn add_progress(tx: &Connection, now: Timestamp, progress: &Progress) -> rusqlite::Result<()> {
+    let work = Bits(progress.ticket.work.to_bytes());
+    let seq: i64 = tx
+        .prepare_cached(
+            "INSERT INTO progress (work_id, tenant, seq, at, content)
+             SELECT ?1, ?4, coalesce(max(seq), 0) + 1, ?2, ?3 FROM progress WHERE work_id = ?1
+             RETURNING seq",
+        )?
+        .query_row(
+            (
+                work,
+                now.as_millis(),
+                progress.content.as_bytes(),
+                progress.ticket.tenant.0,
+            ),
+            |row| row.get(0),
+        )?;
+    tx.prepare_cached("DELETE FROM progress WHERE work_id = ?1 AND seq <= ?2")?
+        .execute((work, seq - limits::PROGRESS_KEPT))?;
+    Ok(())
+}

@@ -1,0 +1,527 @@
+//! Reading: lists by cursor, and single things whole.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, ToSql, params_from_iter};
+use wakepost_domain::event::{self, Event};
+use wakepost_domain::lease::run_id;
+use wakepost_domain::run::{Run, RunOutcome};
+use wakepost_domain::work::State;
+use wakepost_domain::{EventId, SourceId, TenantId, Ulid, WorkId};
+
+use super::Sqlite;
+use super::rows::{
+    Bits, EVENT, RECEIPT, SealedColumn, WORK_DONE, WORK_LIVE, collect, known, receipt, time,
+    unavailable, work,
+};
+use super::work::find;
+use crate::error::Result;
+use crate::moves::{
+    Cursor, EventFilter, EventRow, JobState, ProgressRow, Reading, ReceiptRow, WorkFilter, WorkRow,
+};
+
+#[async_trait]
+impl Reading for Sqlite {
+    async fn events(
+        &self,
+        tenant: TenantId,
+        filter: EventFilter,
+        page: Cursor,
+    ) -> Result<Vec<EventRow>> {
+        self.readers
+            .read(move |connection, _| events(connection, tenant, &filter, page))
+            .await
+    }
+
+    async fn event(&self, tenant: TenantId, id: EventId) -> Result<Option<Event>> {
+        self.readers
+            .read(move |connection, _| {
+                connection
+                    .prepare_cached(&format!(
+                        "SELECT {EVENT} FROM events WHERE tenant = ?1 AND id = ?2"
+                    ))
+                    .and_then(|mut select| {
+                        select
+                            .query_row((tenant.0, Bits(id.to_bytes())), super::rows::event)
+                            .optional()
+                    })
+                    .map_err(unavailable)
+            })
+            .await
+    }
+
+    async fn events_by_id(&self, ids: Vec<(TenantId, EventId)>) -> Result<Vec<Event>> {
+        self.readers
+            .read(move |connection, _| {
+                let mut select = connection
+                    .prepare_cached(&format!(
+                        "SELECT {EVENT} FROM events WHERE tenant = ?1 AND id = ?2"
+                    ))
+                    .map_err(unavailable)?;
+                let mut found = Vec::with_capacity(ids.len());
+                for (tenant, id) in ids {
+                    let key = (tenant.0, Bits(id.to_bytes()));
+                    found.extend(
+                        select
+                            .query_row(key, super::rows::event)
+                            .optional()
+                            .map_err(unavailable)?,
+                    );
+                }
+                Ok(found)
+            })
+            .await
+    }
+
+    async fn contents(&self, ids: Vec<EventId>) -> Result<Vec<(EventId, crate::vault::Sealed)>> {
+        self.readers
+            .read(move |connection, _| {
+                let mut select = connection
+                    .prepare_cached("SELECT content FROM bodies WHERE id = ?1")
+                    .map_err(unavailable)?;
+                let mut found = Vec::with_capacity(ids.len());
+                for id in ids {
+                    let content = select
+                        .query_row([Bits(id.to_bytes())], |row| row.get::<_, SealedColumn>(0))
+                        .optional()
+                        .map_err(unavailable)?;
+                    found.extend(content.map(|content| (id, content.0)));
+                }
+                Ok(found)
+            })
+            .await
+    }
+
+    async fn receipts(&self, tenant: TenantId, event: EventId) -> Result<Vec<ReceiptRow>> {
+        self.readers
+            .read(move |connection, _| {
+                let mut select = connection
+                    .prepare_cached(&format!(
+                        "SELECT {RECEIPT} FROM receipts WHERE event_id = ?1 AND tenant = ?2 ORDER BY id"
+                    ))
+                    .map_err(unavailable)?;
+                collect(
+                    select.query_map((Bits(event.to_bytes()), tenant.0), receipt).map_err(unavailable)?,
+                )
+            })
+            .await
+    }
+
+    async fn source_receipts(
+        &self,
+        tenant: TenantId,
+        source: SourceId,
+        page: Cursor,
+    ) -> Result<Vec<ReceiptRow>> {
+        self.readers
+            .read(move |connection, _| {
+                let mut select = connection
+                    .prepare_cached(&format!(
+                        "SELECT {RECEIPT} FROM receipts WHERE source = ?1 AND tenant = ?2 AND id < ?3
+                         ORDER BY id DESC LIMIT ?4"
+                    ))
+                    .map_err(unavailable)?;
+                let rows = select
+                    .query_map(
+                        (Bits(source.to_bytes()), tenant.0, before(page), page.limit),
+                        receipt,
+                    )
+                    .map_err(unavailable)?;
+                collect(rows)
+            })
+            .await
+    }
+
+    async fn work_list(
+        &self,
+        tenant: TenantId,
+        filter: WorkFilter,
+        page: Cursor,
+    ) -> Result<Vec<WorkRow>> {
+        self.readers
+            .read(move |connection, _| work_list(connection, tenant, &filter, page))
+            .await
+    }
+
+    async fn work(&self, tenant: TenantId, id: WorkId) -> Result<Option<WorkRow>> {
+        self.readers
+            .read(move |connection, _| find(connection, tenant, id))
+            .await
+    }
+
+    async fn work_of_event(&self, tenant: TenantId, event: EventId) -> Result<Vec<WorkRow>> {
+        self.readers
+            .read(move |connection, _| work_of_event(connection, tenant, event))
+            .await
+    }
+
+    async fn job_states(&self, ids: Vec<WorkId>) -> Result<Vec<(WorkId, JobState)>> {
+        self.readers
+            .read(move |connection, _| job_states(connection, ids))
+            .await
+    }
+
+    async fn runs(&self, tenant: TenantId, id: WorkId) -> Result<Vec<Run>> {
+        self.readers
+            .read(move |connection, _| runs(connection, tenant, id))
+            .await
+    }
+
+    async fn progress_after(
+        &self,
+        tenant: TenantId,
+        id: WorkId,
+        seq: i64,
+    ) -> Result<Vec<ProgressRow>> {
+        self.readers
+            .read(move |connection, _| {
+                let mut select = connection
+                    .prepare_cached(
+                        "SELECT seq, at, content FROM progress
+                         WHERE work_id = ?1 AND seq > ?2 AND tenant = ?3 ORDER BY seq",
+                    )
+                    .map_err(unavailable)?;
+                let rows = select
+                    .query_map((Bits(id.to_bytes()), seq, tenant.0), |row| {
+                        Ok(ProgressRow {
+                            seq: row.get(0)?,
+                            at: time(row.get(1)?),
+                            content: row.get::<_, SealedColumn>(2)?.0,
+                        })
+                    })
+                    .map_err(unavailable)?;
+                collect(rows)
+            })
+            .await
+    }
+}
+
+fn before(page: Cursor) -> Bits {
+    Bits(page.before.unwrap_or(Ulid::MAX).to_bytes())
+}
+
+/// A WHERE clause that grows with its parameters.
+struct Query {
+    sql: String,
+    values: Vec<Box<dyn ToSql>>,
+}
+
+impl Query {
+    fn new(sql: String) -> Query {
+        Query {
+            sql,
+            values: Vec::new(),
+        }
+    }
+
+    /// Adds text whose `?` stand for the values, in order.
+    fn add(&mut self, sql: &str, values: Vec<Box<dyn ToSql>>) {
+        self.sql.push_str(sql);
+        self.values.extend(values);
+    }
+
+    fn run<T>(
+        &self,
+        connection: &Connection,
+        read: fn(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut select = connection.prepare_cached(&self.sql).map_err(unavailable)?;
+        let rows = select
+            .query_map(params_from_iter(&self.values), read)
+            .map_err(unavailable)?;
+        collect(rows)
+    }
+}
+
+fn events(
+    connection: &Connection,
+    tenant: TenantId,
+    filter: &EventFilter,
+    page: Cursor,
+) -> Result<Vec<EventRow>> {
+    let mut found: Vec<EventRow> = Vec::new();
+    let mut from = page;
+    // A status is the sum of several items' states, which SQL narrows and `event::status` decides. A page
+    // that lost rows to that is filled up, so that a short page always means the end.
+    loop {
+        let rows = event_query(tenant, filter, from).run(connection, super::rows::event)?;
+        let (count, last) = (rows.len(), rows.last().map(|event| event.id.0));
+        for event in rows {
+            let work = event_states(connection, &event)?;
+            let status = event::status(event.route, work.iter().copied());
+            if filter
+                .status
+                .as_deref()
+                .is_none_or(|wanted| wanted == status)
+            {
+                found.push(EventRow { event, work });
+            }
+            if found.len() == page.limit as usize {
+                return Ok(found);
+            }
+        }
+        if count < page.limit as usize {
+            return Ok(found);
+        }
+        from.before = last;
+    }
+}
+
+fn event_query(tenant: TenantId, filter: &EventFilter, page: Cursor) -> Query {
+    let mut query = Query::new(format!("SELECT {EVENT} FROM events e WHERE"));
+    query.add(
+        " tenant = ? AND id < ?",
+        vec![Box::new(tenant.0), Box::new(before(page))],
+    );
+    if let Some(since) = filter.since {
+        query.add(
+            " AND id >= ?",
+            vec![Box::new(Bits(Ulid::floor(since).to_bytes()))],
+        );
+    }
+    if let Some(until) = filter.until {
+        query.add(
+            " AND id < ?",
+            vec![Box::new(Bits(Ulid::floor(until).to_bytes()))],
+        );
+    }
+    if let Some(sources) = &filter.sources {
+        let marks = vec!["?"; sources.len()].join(", ");
+        let values = sources
+            .iter()
+            .map(|id| Box::new(Bits(id.to_bytes())) as Box<dyn ToSql>);
+        query.add(&format!(" AND source IN ({marks})"), values.collect());
+    }
+    if let Some(pattern) = &filter.event_type {
+        match pattern.strip_suffix('*') {
+            Some(prefix) => prefix_condition(&mut query, &["type"], prefix),
+            None => query.add(" AND type = ?", vec![Box::new(pattern.clone())]),
+        }
+    }
+    if let Some(subject) = &filter.subject {
+        query.add(" AND subject = ?", vec![Box::new(subject.clone())]);
+    }
+    if let Some(key) = &filter.dedup_key {
+        query.add(" AND dedup_key = ?", vec![Box::new(key.clone())]);
+    }
+    if let Some(prefix) = &filter.prefix {
+        match prefix.parse::<EventId>() {
+            Ok(id) => query.add(" AND id = ?", vec![Box::new(Bits(id.to_bytes()))]),
+            Err(_) => prefix_condition(&mut query, &["type", "subject", "dedup_key"], prefix),
+        }
+    }
+    if let Some(status) = &filter.status {
+        status_condition(&mut query, tenant, status);
+    }
+    query.add(" ORDER BY id DESC LIMIT ?", vec![Box::new(page.limit)]);
+    query
+}
+
+/// Text order makes a prefix a range: no pattern language, nothing to escape.
+fn prefix_condition(query: &mut Query, columns: &[&str], prefix: &str) {
+    let end = format!("{prefix}\u{10FFFF}");
+    let conditions: Vec<String> = columns
+        .iter()
+        .map(|column| format!("({column} >= ? AND {column} < ?)"))
+        .collect();
+    let values = columns.iter().flat_map(|_| {
+        [
+            Box::new(prefix.to_owned()) as Box<dyn ToSql>,
+            Box::new(end.clone()) as Box<dyn ToSql>,
+        ]
+    });
+    query.add(
+        &format!(" AND ({})", conditions.join(" OR ")),
+        values.collect(),
+    );
+}
+
+/// Narrows events to those with an item in the state. Common states are looked up event by event, so that
+/// the limit ends the search early; rare ones are listed first.
+fn status_condition(query: &mut Query, tenant: TenantId, status: &str) {
+    let Some(state) = State::from_word(status) else {
+        let route = if status == "unmapped" { 2 } else { 1 };
+        query.add(" AND route = ?", vec![Box::new(route)]);
+        return;
+    };
+    let table = if state.is_terminal() {
+        "work_done"
+    } else {
+        "work"
+    };
+    let code = Box::new(state as i16);
+    match state {
+        State::Succeeded | State::Pending => query.add(
+            &format!(
+                " AND (EXISTS (SELECT 1 FROM {table} w WHERE w.tenant = e.tenant AND w.id = e.id AND w.state = ?)
+                   OR EXISTS (SELECT 1 FROM {table} w WHERE w.event_id = e.id AND w.event_id <> w.id
+                              AND w.tenant = e.tenant AND w.state = ?)
+                   OR (? AND route = 0))"
+            ),
+            vec![code, Box::new(state as i16), Box::new(state == State::Succeeded)],
+        ),
+        _ => query.add(
+            &format!(" AND id IN (SELECT event_id FROM {table} WHERE tenant = ? AND state = ?)"),
+            vec![Box::new(tenant.0), code],
+        ),
+    }
+}
+
+fn event_states(connection: &Connection, event: &Event) -> Result<Vec<State>> {
+    let work = work_of_event(connection, event.tenant, event.id)?;
+    Ok(work
+        .into_iter()
+        .filter(|row| row.replayed_as.is_none())
+        .map(|row| row.state)
+        .collect())
+}
+
+fn work_of_event(
+    connection: &Connection,
+    tenant: TenantId,
+    event: EventId,
+) -> Result<Vec<WorkRow>> {
+    // The first item carries the event's own bits; only later ones need the index.
+    let mut found: Vec<WorkRow> = find(connection, tenant, WorkId::first_of(event))?
+        .into_iter()
+        .filter(|row| row.event == Some(event))
+        .collect();
+    for (columns, table) in [(WORK_LIVE, "work"), (WORK_DONE, "work_done")] {
+        let mut select = connection
+            .prepare_cached(&format!(
+                "SELECT {columns} FROM {table} WHERE event_id = ?1 AND event_id <> id AND tenant = ?2"
+            ))
+            .map_err(unavailable)?;
+        let rows = select
+            .query_map((Bits(event.to_bytes()), tenant.0), work)
+            .map_err(unavailable)?;
+        found.extend(collect(rows)?);
+    }
+    found.sort_by_key(|row| row.id);
+    Ok(found)
+}
+
+fn work_list(
+    connection: &Connection,
+    tenant: TenantId,
+    filter: &WorkFilter,
+    page: Cursor,
+) -> Result<Vec<WorkRow>> {
+    let live = filter.state.is_none_or(|state| !state.is_terminal());
+    let done = filter.state.is_none_or(State::is_terminal);
+    let mut found = Vec::new();
+    if live {
+        found.extend(work_query("work", WORK_LIVE, tenant, filter, page).run(connection, work)?);
+    }
+    if done {
+        found.extend(
+            work_query("work_done", WORK_DONE, tenant, filter, page).run(connection, work)?,
+        );
+    }
+    found.sort_by_key(|row| std::cmp::Reverse(row.id));
+    found.truncate(page.limit as usize);
+    Ok(found)
+}
+
+fn work_query(
+    table: &str,
+    columns: &str,
+    tenant: TenantId,
+    filter: &WorkFilter,
+    page: Cursor,
+) -> Query {
+    let mut query = Query::new(format!("SELECT {columns} FROM {table} WHERE"));
+    query.add(
+        " tenant = ? AND id < ?",
+        vec![Box::new(tenant.0), Box::new(before(page))],
+    );
+    if let Some(kind) = filter.kind {
+        query.add(" AND kind = ?", vec![Box::new(kind as i16)]);
+    }
+    match filter.state {
+        // Spelled out, so that the index on dead letters is used.
+        Some(State::DeadLetter) => query.add(" AND state = 8", vec![]),
+        Some(state) => query.add(" AND state = ?", vec![Box::new(state as i16)]),
+        None => {}
+    }
+    if let Some(since) = filter.since {
+        query.add(
+            " AND id >= ?",
+            vec![Box::new(Bits(Ulid::floor(since).to_bytes()))],
+        );
+    }
+    if let Some(subject) = &filter.subject {
+        query.add(" AND subject = ?", vec![Box::new(subject.clone())]);
+    }
+    if let Some(source) = filter.source {
+        query.add(
+            " AND lane IN (SELECT id FROM lanes WHERE tenant = ? AND origin = ?)",
+            vec![Box::new(tenant.0), Box::new(Bits(source.to_bytes()))],
+        );
+    }
+    if let Some(name) = &filter.name {
+        query.add(
+            " AND lane IN (SELECT id FROM lanes WHERE tenant = ? AND name = ?)",
+            vec![Box::new(tenant.0), Box::new(name.clone())],
+        );
+    }
+    if filter.unreplayed && table == "work_done" {
+        query.add(" AND replayed_as IS NULL", vec![]);
+    }
+    query.add(" ORDER BY id DESC LIMIT ?", vec![Box::new(page.limit)]);
+    query
+}
+
+fn job_states(connection: &Connection, ids: Vec<WorkId>) -> Result<Vec<(WorkId, JobState)>> {
+    let mut select = connection
+        .prepare_cached(
+            "SELECT input, checkpoint, result, reply, cost FROM job_state WHERE work_id = ?1",
+        )
+        .map_err(unavailable)?;
+    let mut found = Vec::new();
+    for id in ids {
+        let state = select
+            .query_row([Bits(id.to_bytes())], |row| {
+                let sealed = |column| {
+                    Ok::<_, rusqlite::Error>(
+                        row.get::<_, Option<SealedColumn>>(column)?
+                            .map(|found| found.0),
+                    )
+                };
+                Ok(JobState {
+                    input: sealed(0)?,
+                    checkpoint: sealed(1)?,
+                    result: sealed(2)?,
+                    reply: sealed(3)?,
+                    cost: row.get(4)?,
+                })
+            })
+            .optional()
+            .map_err(unavailable)?;
+        found.extend(state.map(|state| (id, state)));
+    }
+    Ok(found)
+}
+
+fn runs(connection: &Connection, tenant: TenantId, id: WorkId) -> Result<Vec<Run>> {
+    let mut select = connection
+        .prepare_cached(
+            "SELECT fence, attempt, worker, started_at, ended_at, outcome, error FROM attempts
+             WHERE work_id = ?1 AND tenant = ?2 ORDER BY fence",
+        )
+        .map_err(unavailable)?;
+    let rows = select
+        .query_map((Bits(id.to_bytes()), tenant.0), |row| {
+            let started_at = time(row.get(3)?);
+            Ok(Run {
+                id: run_id(id, row.get(0)?, started_at),
+                attempt: row.get(1)?,
+                worker: row.get(2)?,
+                started_at,
+                ended_at: time(row.get(4)?),
+                outcome: known(row.get(5)?, RunOutcome::from_code)?,
+                error: row.get(6)?,
+            })
+        })
+        .map_err(unavailable)?;
+    collect(rows)
+}

@@ -1,0 +1,67 @@
+//! Read-only connections, a few, on blocking threads, so that reading never waits for the writer.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::Semaphore;
+use wakepost_domain::Timestamp;
+use wakepost_domain::ports::Clock;
+
+use super::rows::unavailable;
+use crate::error::{Result, StoreError};
+
+const READERS_MAX: usize = 4;
+
+pub struct Readers {
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    idle: Mutex<Vec<Connection>>,
+    places: Semaphore,
+}
+
+impl Readers {
+    pub fn new(path: PathBuf, clock: Arc<dyn Clock>) -> Readers {
+        Readers {
+            path,
+            clock,
+            idle: Mutex::new(Vec::new()),
+            places: Semaphore::new(READERS_MAX),
+        }
+    }
+
+    /// Runs a query on a connection of its own.
+    pub async fn read<T, F>(self: &Arc<Self>, query: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection, Timestamp) -> Result<T> + Send + 'static,
+    {
+        let _place = self.places.acquire().await.map_err(|_| StoreError::Busy)?;
+        let readers = self.clone();
+        tokio::task::spawn_blocking(move || {
+            let connection = match readers.idle.lock().pop() {
+                Some(connection) => connection,
+                None => readers.connect()?,
+            };
+            let answer = query(&connection, readers.clock.now());
+            // After a failure the connection may be stale: the next reader opens a fresh one.
+            if !matches!(answer, Err(StoreError::Unavailable(_))) {
+                readers.idle.lock().push(connection);
+            }
+            answer
+        })
+        .await
+        .map_err(|error| StoreError::Unavailable(format!("a read was cut off: {error}")))?
+    }
+
+    fn connect(&self) -> Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.path, flags).map_err(unavailable)?;
+        connection
+            .execute_batch("PRAGMA busy_timeout = 2000; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;")
+            .map_err(unavailable)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        Ok(connection)
+    }
+}

@@ -1,0 +1,581 @@
+//! Settings: tenants, keys, sources, lanes, data keys; and who changed what.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, Row};
+use wakepost_domain::access::{Key, Reach, Role};
+use wakepost_domain::lane::{Lane, LaneId, LaneKey};
+use wakepost_domain::source::SourceConfig;
+use wakepost_domain::tenant::{Tenant, TenantSettings};
+use wakepost_domain::work::{Priority, WorkKind};
+use wakepost_domain::{AuditId, KeyId, SourceId, TenantId, Timestamp, Ulid};
+
+use super::Sqlite;
+use super::rows::{Bits, SealedColumn, audit, collect, known, time, unavailable};
+use crate::error::{Result, StoreError};
+use crate::moves::{
+    AuditEntry, AuditRow, Cursor, Idempotency, KeyRecord, Once, Page, Replayed, Settings,
+    SourceRecord,
+};
+use crate::vault::Sealed;
+
+#[async_trait]
+impl Settings for Sqlite {
+    async fn data_key(&self, tenant: TenantId, candidate: Vec<u8>) -> Result<(i32, Vec<u8>)> {
+        self.write_whole(0, move |tx, _| {
+            tx.execute(
+                "INSERT INTO data_keys (tenant, wrapped) VALUES (?1, ?2) ON CONFLICT (tenant) DO NOTHING",
+                (tenant.0, &candidate),
+            )
+            .and_then(|_| {
+                tx.query_row("SELECT id, wrapped FROM data_keys WHERE tenant = ?1", [tenant.0], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })
+            })
+            .map_err(unavailable)
+        })
+        .await
+    }
+
+    async fn create_tenant(
+        &self,
+        slug: String,
+        settings: TenantSettings,
+        entry: AuditEntry,
+        once: Option<Idempotency>,
+    ) -> Result<Once<Tenant>> {
+        self.write_whole(0, move |tx, now| {
+            if let Some(before) = remember(tx, now, once.as_ref())? {
+                return Ok(Once::Before(before));
+            }
+            let id: Option<i32> = tx
+                .query_row(
+                    "INSERT INTO tenants (slug, settings, created_at) VALUES (?1, ?2, ?3)
+                     ON CONFLICT (slug) DO NOTHING RETURNING id",
+                    (&slug, settings_text(&settings), now.as_millis()),
+                    |row| row.get(0),
+                )
+                .optional()
+                .map_err(unavailable)?;
+            let id =
+                id.ok_or_else(|| StoreError::Exists(format!("there is a tenant {slug} already")))?;
+            audit(
+                tx,
+                &AuditEntry {
+                    tenant: Some(TenantId(id)),
+                    ..entry.clone()
+                },
+            )?;
+            let slug = slug.clone();
+            let settings = settings.clone();
+            Ok(Once::Now(Tenant {
+                id: TenantId(id),
+                slug,
+                settings,
+                created_at: now,
+            }))
+        })
+        .await
+    }
+
+    async fn update_tenant(
+        &self,
+        tenant: TenantId,
+        settings: TenantSettings,
+        entry: AuditEntry,
+    ) -> Result<()> {
+        self.write_whole(0, move |tx, _| {
+            let changed = tx
+                .execute(
+                    "UPDATE tenants SET settings = ?2 WHERE id = ?1",
+                    (tenant.0, settings_text(&settings)),
+                )
+                .map_err(unavailable)?;
+            found(changed)?;
+            audit(tx, &entry)
+        })
+        .await
+    }
+
+    async fn tenants(&self) -> Result<Vec<Tenant>> {
+        self.readers
+            .read(|connection, _| {
+                let mut select = connection
+                    .prepare_cached(
+                        "SELECT id, slug, settings, created_at FROM tenants ORDER BY slug",
+                    )
+                    .map_err(unavailable)?;
+                collect(select.query_map([], tenant_row).map_err(unavailable)?)
+            })
+            .await
+    }
+
+    async fn create_key(
+        &self,
+        record: KeyRecord,
+        entry: AuditEntry,
+        once: Option<Idempotency>,
+    ) -> Result<Once<()>> {
+        self.write_whole(0, move |tx, now| {
+            if let Some(before) = remember(tx, now, once.as_ref())? {
+                return Ok(Once::Before(before));
+            }
+            insert_key(tx, &record)?;
+            audit(tx, &entry)?;
+            Ok(Once::Now(()))
+        })
+        .await
+    }
+
+    async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<Key>> {
+        self.readers
+            .read(move |connection, now| {
+                connection
+                    .prepare_cached(&format!(
+                        "SELECT {KEY} FROM keys WHERE hash = ?1 AND revoked_at IS NULL
+                         AND (expires_at IS NULL OR expires_at > ?2)"
+                    ))
+                    .and_then(|mut select| {
+                        select
+                            .query_row((&hash[..], now.as_millis()), key_row)
+                            .optional()
+                    })
+                    .map_err(unavailable)
+            })
+            .await
+    }
+
+    async fn keys(&self, reach: Option<Reach>) -> Result<Vec<Key>> {
+        self.readers
+            .read(move |connection, _| {
+                let mut select = connection
+                    .prepare_cached(&format!(
+                        "SELECT {KEY} FROM keys WHERE revoked_at IS NULL
+                         AND (?1 OR tenant IS ?2) ORDER BY id DESC"
+                    ))
+                    .map_err(unavailable)?;
+                collect(
+                    select
+                        .query_map((reach.is_none(), reach_column(reach)), key_row)
+                        .map_err(unavailable)?,
+                )
+            })
+            .await
+    }
+
+    async fn revoke_key(&self, id: KeyId, reach: Option<Reach>, entry: AuditEntry) -> Result<()> {
+        self.write_whole(0, move |tx, now| {
+            let changed = tx
+                .execute(
+                    "UPDATE keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL
+                     AND (?3 OR tenant IS ?4)",
+                    (
+                        Bits(id.to_bytes()),
+                        now.as_millis(),
+                        reach.is_none(),
+                        reach_column(reach),
+                    ),
+                )
+                .map_err(unavailable)?;
+            found(changed)?;
+            audit(tx, &entry)
+        })
+        .await
+    }
+
+    async fn touch_keys(&self, used: Vec<(KeyId, Timestamp)>) -> Result<()> {
+        self.write(0, move |tx, _| {
+            for (id, at) in &used {
+                tx.prepare_cached("UPDATE keys SET last_used_at = max(coalesce(last_used_at, 0), ?2) WHERE id = ?1")
+                    .and_then(|mut update| update.execute((Bits(id.to_bytes()), at.as_millis())))
+                    .map_err(unavailable)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn count_keys(&self, role: Role) -> Result<i64> {
+        self.readers
+            .read(move |connection, now| {
+                connection
+                    .query_row(
+                        "SELECT count(*) FROM keys WHERE role = ?1 AND revoked_at IS NULL
+                         AND (expires_at IS NULL OR expires_at > ?2)",
+                        (role as i16, now.as_millis()),
+                        |row| row.get(0),
+                    )
+                    .map_err(unavailable)
+            })
+            .await
+    }
+
+    async fn create_source(
+        &self,
+        record: SourceRecord,
+        entry: AuditEntry,
+        once: Option<Idempotency>,
+    ) -> Result<Once<()>> {
+        self.write_whole(0, move |tx, now| {
+            if let Some(before) = remember(tx, now, once.as_ref())? {
+                return Ok(Once::Before(before));
+            }
+            tx.execute(
+                "INSERT INTO sources (id, tenant, provider, config, secrets, created_at, updated_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                (
+                    Bits(record.id.to_bytes()),
+                    record.tenant.0,
+                    &record.provider,
+                    config_text(&record.config),
+                    record.secrets.as_bytes(),
+                    record.created_at.as_millis(),
+                    record.updated_at.as_millis(),
+                ),
+            )
+            .map_err(unavailable)?;
+            audit(tx, &entry)?;
+            Ok(Once::Now(()))
+        })
+        .await
+    }
+
+    async fn update_source(
+        &self,
+        record: SourceRecord,
+        seen: Timestamp,
+        entry: AuditEntry,
+    ) -> Result<()> {
+        self.write_whole(0, move |tx, _| {
+            let key = (record.tenant.0, Bits(record.id.to_bytes()));
+            let current: Option<i64> = tx
+                .query_row("SELECT updated_at FROM sources WHERE tenant = ?1 AND id = ?2", key, |row| row.get(0))
+                .optional()
+                .map_err(unavailable)?;
+            match current {
+                None => return Err(StoreError::NotFound),
+                Some(at) if time(at) != seen => return Err(changed_meanwhile()),
+                Some(_) => {}
+            }
+            tx.execute(
+                "UPDATE sources SET config = ?3, secrets = ?4, updated_at = ?5 WHERE tenant = ?1 AND id = ?2",
+                (
+                    key.0,
+                    key.1,
+                    config_text(&record.config),
+                    record.secrets.as_bytes(),
+                    record.updated_at.as_millis(),
+                ),
+            )
+            .map_err(unavailable)?;
+            audit(tx, &entry)
+        })
+        .await
+    }
+
+    async fn delete_source(&self, tenant: TenantId, id: SourceId, entry: AuditEntry) -> Result<()> {
+        self.write_whole(0, move |tx, _| {
+            let gone = tx
+                .execute(
+                    "DELETE FROM sources WHERE tenant = ?1 AND id = ?2",
+                    (tenant.0, Bits(id.to_bytes())),
+                )
+                .map_err(unavailable)?;
+            found(gone)?;
+            audit(tx, &entry)
+        })
+        .await
+    }
+
+    async fn source(&self, id: SourceId) -> Result<Option<SourceRecord>> {
+        self.readers
+            .read(move |connection, _| {
+                connection
+                    .prepare_cached(&format!("SELECT {SOURCE} FROM sources WHERE id = ?1"))
+                    .and_then(|mut select| {
+                        select
+                            .query_row([Bits(id.to_bytes())], source_row)
+                            .optional()
+                    })
+                    .map_err(unavailable)
+            })
+            .await
+    }
+
+    async fn sources(&self, tenant: TenantId, page: Page<SourceId>) -> Result<Vec<SourceRecord>> {
+        self.readers
+            .read(move |connection, _| {
+                let mut select = connection
+                    .prepare_cached(&format!(
+                        "SELECT {SOURCE} FROM sources WHERE tenant = ?1
+                         AND (?2 IS NULL OR (created_at, id) <
+                              (SELECT created_at, id FROM sources WHERE id = ?2))
+                         ORDER BY created_at DESC, id DESC LIMIT ?3"
+                    ))
+                    .map_err(unavailable)?;
+                let before = page.before.map(|id| Bits(id.to_bytes()));
+                collect(
+                    select
+                        .query_map((tenant.0, before, page.limit), source_row)
+                        .map_err(unavailable)?,
+                )
+            })
+            .await
+    }
+
+    async fn lane(&self, key: LaneKey) -> Result<Lane> {
+        self.write_whole(0, move |tx, _| {
+            let hash = lane_hash(&key);
+            tx.prepare_cached(
+                "INSERT INTO lanes (key, tenant, kind, priority, origin, name, executor)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (key) DO NOTHING",
+            )
+            .and_then(|mut put| {
+                put.execute((
+                    &hash[..],
+                    key.tenant.0,
+                    key.kind as i16,
+                    key.priority as i16,
+                    key.origin.map(|origin| Bits(origin.to_bytes())),
+                    &key.name,
+                    &key.executor,
+                ))
+            })
+            .and_then(|_| {
+                tx.query_row("SELECT id FROM lanes WHERE key = ?1", [&hash[..]], |row| {
+                    row.get(0)
+                })
+            })
+            .map(|id| Lane {
+                id: LaneId(id),
+                key: key.clone(),
+            })
+            .map_err(unavailable)
+        })
+        .await
+    }
+
+    async fn lanes(&self, ids: Vec<LaneId>) -> Result<Vec<Lane>> {
+        self.readers
+            .read(move |connection, _| {
+                let mut select = connection
+                    .prepare_cached(
+                        "SELECT id, tenant, kind, priority, origin, name, executor FROM lanes WHERE id = ?1",
+                    )
+                    .map_err(unavailable)?;
+                let mut lanes = Vec::with_capacity(ids.len());
+                for id in &ids {
+                    lanes.extend(select.query_row([id.0], lane_row).optional().map_err(unavailable)?);
+                }
+                Ok(lanes)
+            })
+            .await
+    }
+
+    async fn count_lanes(&self, tenant: TenantId) -> Result<i64> {
+        self.readers
+            .read(move |connection, _| {
+                connection
+                    .query_row(
+                        "SELECT count(*) FROM lanes WHERE tenant = ?1",
+                        [tenant.0],
+                        |row| row.get(0),
+                    )
+                    .map_err(unavailable)
+            })
+            .await
+    }
+
+    async fn audit(&self, tenant: Option<TenantId>, cursor: Cursor) -> Result<Vec<AuditRow>> {
+        self.readers
+            .read(move |connection, _| {
+                let mut select = connection
+                    .prepare_cached(
+                        "SELECT id, tenant, actor, action, target, note FROM audit
+                         WHERE (?1 IS NULL OR tenant = ?1) AND id < ?2 ORDER BY id DESC LIMIT ?3",
+                    )
+                    .map_err(unavailable)?;
+                let before = Bits(cursor.before.unwrap_or(Ulid::MAX).to_bytes());
+                let rows = select
+                    .query_map(
+                        (tenant.map(|tenant| tenant.0), before, cursor.limit),
+                        audit_row,
+                    )
+                    .map_err(unavailable)?;
+                collect(rows)
+            })
+            .await
+    }
+}
+
+/// Takes an idempotency key in the transaction of what it guards, or finds what it came to before.
+pub(super) fn remember(
+    tx: &Connection,
+    now: Timestamp,
+    once: Option<&Idempotency>,
+) -> Result<Option<Replayed>> {
+    let Some(once) = once else { return Ok(None) };
+    let taken = tx
+        .execute(
+            "INSERT INTO idempotency (key, body_hash, answer, expires_at) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (key) DO UPDATE SET body_hash = excluded.body_hash, answer = excluded.answer,
+               expires_at = excluded.expires_at WHERE idempotency.expires_at <= ?5",
+            (
+                Bits(once.key),
+                &once.body_hash[..],
+                once.answer.as_bytes(),
+                once.until.as_millis(),
+                now.as_millis(),
+            ),
+        )
+        .map_err(unavailable)?;
+    if taken == 1 {
+        return Ok(None);
+    }
+    tx.query_row(
+        "SELECT body_hash, answer FROM idempotency WHERE key = ?1",
+        [Bits(once.key)],
+        |row| {
+            Ok(Replayed {
+                body_hash: row.get(0)?,
+                answer: row.get::<_, SealedColumn>(1)?.0,
+            })
+        },
+    )
+    .map(Some)
+    .map_err(unavailable)
+}
+
+pub(super) fn changed_meanwhile() -> StoreError {
+    StoreError::InvalidState("somebody else changed it meanwhile: read it again".to_owned())
+}
+
+/// The hash that identifies a lane.
+pub(crate) fn lane_hash(key: &LaneKey) -> [u8; 16] {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key.text().as_bytes());
+    digest.as_ref()[..16]
+        .try_into()
+        .expect("SHA-256 has 32 bytes")
+}
+
+fn found(changed: usize) -> Result<()> {
+    if changed == 0 {
+        Err(StoreError::NotFound)
+    } else {
+        Ok(())
+    }
+}
+
+fn settings_text(settings: &TenantSettings) -> String {
+    serde_json::to_string(settings).expect("settings are plain data")
+}
+
+fn config_text(config: &SourceConfig) -> String {
+    serde_json::to_string(config).expect("a source's configuration is plain data")
+}
+
+/// `tenant IS ?` with null for keys of all tenants.
+fn reach_column(reach: Option<Reach>) -> Option<i32> {
+    match reach {
+        Some(Reach::Tenant(tenant)) => Some(tenant.0),
+        Some(Reach::All) | None => None,
+    }
+}
+
+fn insert_key(tx: &Connection, record: &KeyRecord) -> Result<()> {
+    let key = &record.key;
+    let added = tx
+        .execute(
+            "INSERT INTO keys (id, hash, tenant, role, name, created_at, expires_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (hash) DO NOTHING",
+            (
+                Bits(key.id.to_bytes()),
+                &record.hash[..],
+                reach_column(Some(key.reach)),
+                key.role as i16,
+                &key.name,
+                key.created_at.as_millis(),
+                key.expires_at.map(Timestamp::as_millis),
+            ),
+        )
+        .map_err(unavailable)?;
+    if added == 0 {
+        Err(StoreError::Exists("the key is there already".to_owned()))
+    } else {
+        Ok(())
+    }
+}
+
+fn tenant_row(row: &Row<'_>) -> rusqlite::Result<Tenant> {
+    Ok(Tenant {
+        id: TenantId(row.get(0)?),
+        slug: row.get(1)?,
+        settings: json(2, &row.get::<_, String>(2)?)?,
+        created_at: time(row.get(3)?),
+    })
+}
+
+const KEY: &str = "id, name, role, tenant, created_at, expires_at, last_used_at";
+
+fn key_row(row: &Row<'_>) -> rusqlite::Result<Key> {
+    let tenant: Option<i32> = row.get(3)?;
+    Ok(Key {
+        id: KeyId::from_bytes(row.get::<_, Bits>(0)?.0),
+        name: row.get(1)?,
+        role: known(row.get(2)?, Role::from_code)?,
+        reach: tenant.map_or(Reach::All, |tenant| Reach::Tenant(TenantId(tenant))),
+        created_at: time(row.get(4)?),
+        expires_at: row.get::<_, Option<i64>>(5)?.map(time),
+        last_used_at: row.get::<_, Option<i64>>(6)?.map(time),
+    })
+}
+
+const SOURCE: &str = "id, tenant, provider, config, secrets, created_at, updated_at";
+
+fn source_row(row: &Row<'_>) -> rusqlite::Result<SourceRecord> {
+    Ok(SourceRecord {
+        id: SourceId::from_bytes(row.get::<_, Bits>(0)?.0),
+        tenant: TenantId(row.get(1)?),
+        provider: row.get(2)?,
+        config: json(3, &row.get::<_, String>(3)?)?,
+        secrets: Sealed::from_stored(row.get(4)?),
+        created_at: time(row.get(5)?),
+        updated_at: time(row.get(6)?),
+    })
+}
+
+fn lane_row(row: &Row<'_>) -> rusqlite::Result<Lane> {
+    Ok(Lane {
+        id: LaneId(row.get(0)?),
+        key: LaneKey {
+            tenant: TenantId(row.get(1)?),
+            kind: known(row.get(2)?, WorkKind::from_code)?,
+            priority: known(row.get(3)?, Priority::from_code)?,
+            origin: row
+                .get::<_, Option<Bits>>(4)?
+                .map(|bits| Ulid::from_bytes(bits.0)),
+            name: row.get(5)?,
+            executor: row.get(6)?,
+        },
+    })
+}
+
+fn audit_row(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
+    Ok(AuditEntry {
+        id: AuditId::from_bytes(row.get::<_, Bits>(0)?.0),
+        tenant: row.get::<_, Option<i32>>(1)?.map(TenantId),
+        actor: row.get(2)?,
+        action: row.get(3)?,
+        target: row.get(4)?,
+        note: row.get(5)?,
+    })
+}
+
+fn json<T: serde::de::DeserializeOwned>(column: usize, text: &str) -> rusqlite::Result<T> {
+    serde_json::from_str(text).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(
+            column,
+            rusqlite::types::Type::Text,
+            Box::new(error),
+        )
+    })
+}

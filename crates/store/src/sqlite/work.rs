@@ -1,0 +1,271 @@
+//! Work items from outside a run: create, cancel, release, replay.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension};
+use wakepost_domain::lane::LaneId;
+use wakepost_domain::transition::{self, Move};
+use wakepost_domain::work::State;
+use wakepost_domain::{TenantId, Timestamp, WorkId};
+
+use super::Sqlite;
+use super::queue::finish;
+use super::rows::{Bits, WORK_DONE, WORK_LIVE, audit, meta_text, unavailable, work};
+use super::settings::remember;
+use crate::error::{Result, StoreError};
+use crate::moves::{
+    AuditEntry, CancelOutcome, Idempotency, NewWork, Once, Replay, ReplayFrom, WorkMeta, WorkMoves,
+    WorkRow,
+};
+use crate::vault::Sealed;
+
+#[async_trait]
+impl WorkMoves for Sqlite {
+    async fn create_work(
+        &self,
+        items: Vec<NewWork>,
+        once: Option<Idempotency>,
+    ) -> Result<Once<Vec<WorkId>>> {
+        let bytes = items
+            .iter()
+            .filter_map(|item| item.input.as_ref())
+            .map(Sealed::len)
+            .sum();
+        self.write_whole(bytes, move |tx, now| {
+            if let Some(before) = remember(tx, now, once.as_ref())? {
+                return Ok(Once::Before(before));
+            }
+            items
+                .iter()
+                .map(|item| create(tx, now, item))
+                .collect::<Result<_>>()
+                .map(Once::Now)
+        })
+        .await
+    }
+
+    async fn cancel(
+        &self,
+        tenant: TenantId,
+        id: WorkId,
+        entry: AuditEntry,
+    ) -> Result<CancelOutcome> {
+        self.write_whole(0, move |tx, now| {
+            let row = find(tx, tenant, id)?.ok_or(StoreError::NotFound)?;
+            let outcome = cancel(tx, now, &row)?;
+            audit(tx, &entry)?;
+            Ok(outcome)
+        })
+        .await
+    }
+
+    async fn release(&self, tenant: TenantId, id: WorkId, entry: AuditEntry) -> Result<LaneId> {
+        self.write_whole(0, move |tx, now| {
+            let row = find(tx, tenant, id)?.ok_or(StoreError::NotFound)?;
+            check(row.state, Move::Release)?;
+            tx.prepare_cached(
+                "UPDATE work SET state = 0, run_at = ?3, held_reason = NULL WHERE tenant = ?1 AND id = ?2",
+            )
+            .and_then(|mut update| update.execute((tenant.0, Bits(id.to_bytes()), now.as_millis())))
+            .map_err(unavailable)?;
+            audit(tx, &entry)?;
+            Ok(row.lane)
+        })
+        .await
+    }
+
+    async fn replay(
+        &self,
+        request: Replay,
+        once: Option<Idempotency>,
+    ) -> Result<Once<(WorkId, LaneId)>> {
+        self.write_whole(0, move |tx, now| {
+            if let Some(before) = remember(tx, now, once.as_ref())? {
+                return Ok(Once::Before(before));
+            }
+            let lane = replay(tx, now, &request)?;
+            audit(tx, &request.audit)?;
+            Ok(Once::Now((request.id, lane)))
+        })
+        .await
+    }
+}
+
+fn check(from: State, mv: Move) -> Result<State> {
+    transition::next(from, mv).map_err(|invalid| StoreError::InvalidState(invalid.to_string()))
+}
+
+fn create(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<WorkId> {
+    if let Some((key, until)) = &item.dedup {
+        let taken = tx
+            .prepare_cached(
+                "INSERT INTO dedup_keys (key, tenant, event_id, expires_at) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (key) DO UPDATE SET tenant = excluded.tenant,
+                   event_id = excluded.event_id, expires_at = excluded.expires_at
+                 WHERE dedup_keys.expires_at <= ?5",
+            )
+            .and_then(|mut put| {
+                put.execute((
+                    Bits(key.0),
+                    item.tenant.0,
+                    Bits(item.id.to_bytes()),
+                    until.as_millis(),
+                    now.as_millis(),
+                ))
+            })
+            .map_err(unavailable)?;
+        if taken == 0 {
+            let first: Bits = tx
+                .prepare_cached("SELECT event_id FROM dedup_keys WHERE key = ?1")
+                .and_then(|mut select| select.query_row([Bits(key.0)], |row| row.get(0)))
+                .map_err(unavailable)?;
+            return Ok(WorkId::from_bytes(first.0));
+        }
+    }
+    insert(tx, now, item)?;
+    Ok(item.id)
+}
+
+fn insert(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<()> {
+    let later = item.run_at.filter(|at| *at > now);
+    let state = if later.is_some() {
+        State::Scheduled
+    } else {
+        State::Pending
+    };
+    tx.prepare_cached(
+        "INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
+                           event_id, scope, subject, meta)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, 0, ?8, ?9, ?10, ?11)",
+    )
+    .and_then(|mut put| {
+        put.execute((
+            item.tenant.0,
+            Bits(item.id.to_bytes()),
+            item.kind as i16,
+            item.lane.0,
+            state as i16,
+            later.unwrap_or(now).as_millis(),
+            item.max_attempts,
+            item.event.map(|event| Bits(event.to_bytes())),
+            Bits(item.scope.unwrap_or(item.id.0).to_bytes()),
+            &item.subject,
+            meta_text(&item.meta),
+        ))
+    })
+    .map_err(unavailable)?;
+    if let Some(input) = &item.input {
+        tx.prepare_cached("INSERT INTO job_state (work_id, tenant, input) VALUES (?1, ?2, ?3)")
+            .and_then(|mut put| {
+                put.execute((Bits(item.id.to_bytes()), item.tenant.0, input.as_bytes()))
+            })
+            .map_err(unavailable)?;
+    }
+    Ok(())
+}
+
+fn cancel(tx: &Connection, now: Timestamp, row: &WorkRow) -> Result<CancelOutcome> {
+    if row.state == State::Running {
+        tx.prepare_cached(
+            "UPDATE work SET cancel_at = coalesce(cancel_at, ?3) WHERE tenant = ?1 AND id = ?2",
+        )
+        .and_then(|mut update| {
+            update.execute((row.tenant.0, Bits(row.id.to_bytes()), now.as_millis()))
+        })
+        .map_err(unavailable)?;
+        return Ok(CancelOutcome::Requested);
+    }
+    let state = check(row.state, Move::Cancel)?;
+    finish(tx, now, row.tenant, row.id, state, None).map_err(unavailable)?;
+    Ok(CancelOutcome::Cancelled)
+}
+
+fn replay(tx: &Connection, now: Timestamp, request: &Replay) -> Result<LaneId> {
+    let new = |lane| NewWork {
+        id: request.id,
+        tenant: request.tenant,
+        kind: wakepost_domain::work::WorkKind::Job,
+        lane,
+        run_at: None,
+        max_attempts: request.max_attempts,
+        event: None,
+        scope: None,
+        subject: None,
+        meta: WorkMeta::default(),
+        input: request.input.clone(),
+        dedup: None,
+    };
+    let item = match request.from {
+        ReplayFrom::Event(event, lane) => NewWork {
+            event: Some(event),
+            scope: (!request.fresh_scope).then_some(event.0),
+            ..new(lane)
+        },
+        ReplayFrom::Work(id) => {
+            let old = find(tx, request.tenant, id)?.ok_or(StoreError::NotFound)?;
+            replaceable(&old)?;
+            mark_replayed(tx, &old, request.id)?;
+            NewWork {
+                kind: old.kind,
+                event: old.event,
+                scope: (!request.fresh_scope).then_some(old.scope),
+                subject: old.subject,
+                meta: WorkMeta {
+                    parent_id: Some(old.id.text(old.kind)),
+                    ..old.meta
+                },
+                ..new(old.lane)
+            }
+        }
+    };
+    insert(tx, now, &item)?;
+    Ok(item.lane)
+}
+
+/// Only a finished item that was not replayed yet can be replayed: its effects have one live owner.
+fn replaceable(old: &WorkRow) -> Result<()> {
+    if !old.state.is_terminal() {
+        return Err(StoreError::InvalidState(format!(
+            "a {} item cannot be replayed; wait until it ends, or cancel it",
+            old.state.as_str()
+        )));
+    }
+    match old.replayed_as {
+        None => Ok(()),
+        Some(new) => Err(StoreError::InvalidState(format!(
+            "it was replayed already, as {}",
+            new.text(old.kind)
+        ))),
+    }
+}
+
+fn mark_replayed(tx: &Connection, old: &WorkRow, new: WorkId) -> Result<()> {
+    tx.prepare_cached("UPDATE work_done SET replayed_as = ?3 WHERE tenant = ?1 AND id = ?2")
+        .and_then(|mut update| {
+            update.execute((old.tenant.0, Bits(old.id.to_bytes()), Bits(new.to_bytes())))
+        })
+        .map_err(unavailable)?;
+    Ok(())
+}
+
+/// One item, live or finished.
+pub(super) fn find(
+    connection: &Connection,
+    tenant: TenantId,
+    id: WorkId,
+) -> Result<Option<WorkRow>> {
+    let key = (tenant.0, Bits(id.to_bytes()));
+    let one = |sql: String| {
+        connection
+            .prepare_cached(&sql)
+            .and_then(|mut select| select.query_row(key, work).optional())
+            .map_err(unavailable)
+    };
+    match one(format!(
+        "SELECT {WORK_LIVE} FROM work WHERE tenant = ?1 AND id = ?2"
+    ))? {
+        Some(row) => Ok(Some(row)),
+        None => one(format!(
+            "SELECT {WORK_DONE} FROM work_done WHERE tenant = ?1 AND id = ?2"
+        )),
+    }
+}

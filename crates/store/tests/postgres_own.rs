@@ -1,0 +1,689 @@
+//! What only PostgreSQL has: many nodes, partitions, notifications. Everything else is in the conformance
+//! suite.
+
+use std::time::Duration;
+
+use tokio_postgres::{Client, NoTls};
+use wakepost_domain::backoff::Backoff;
+use wakepost_domain::event::{Event, Route};
+use wakepost_domain::lane::{LaneId, LaneKey};
+use wakepost_domain::receipt::Verdict;
+use wakepost_domain::transition::{self, Ending};
+use wakepost_domain::work::{Priority, WorkKind};
+use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId};
+use wakepost_store::StoreError;
+use wakepost_store::moves::{
+    Accepted, Cap, CapScope, ClaimLane, ClaimRequest, DedupKey, Evidence, Guard, Ledger, NewEvent,
+    NewJob, NewReceipt, PruneBefore, Queue, Reading, Settings, Settle, Upkeep,
+};
+use wakepost_store::postgres::{Postgres, PostgresOptions};
+use wakepost_store::vault::Sealed;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A database of its own, which goes when the test is through.
+struct Database {
+    url: String,
+    name: String,
+    admin: Client,
+}
+
+impl Database {
+    async fn new() -> Database {
+        let url = std::env::var("WAKEPOST_TEST_DATABASE_URL").unwrap_or_else(|_| {
+            panic!("WAKEPOST_TEST_DATABASE_URL is missing: run through cargo xtask test")
+        });
+        let admin = connect(&url).await;
+        let name = format!(
+            "own_{}",
+            Ulid::from_bytes(random()).to_string().to_lowercase()
+        );
+        admin
+            .batch_execute(&format!("CREATE DATABASE {name}"))
+            .await
+            .unwrap();
+        let (server, _) = url.rsplit_once('/').unwrap();
+        Database {
+            url: format!("{server}/{name}"),
+            name,
+            admin,
+        }
+    }
+
+    async fn node(&self) -> Postgres {
+        Postgres::connect(&self.url, PostgresOptions::default())
+            .await
+            .unwrap()
+    }
+
+    /// A node on a finished schema.
+    async fn store(&self) -> Postgres {
+        let store = self.node().await;
+        store.migrate().await.unwrap();
+        store
+    }
+
+    async fn raw(&self) -> Client {
+        connect(&self.url).await
+    }
+
+    async fn close(self) {
+        let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
+        self.admin.batch_execute(&drop).await.unwrap();
+    }
+}
+
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+fn random() -> [u8; 16] {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes).unwrap();
+    bytes
+}
+
+async fn count(client: &Client, sql: &str) -> i64 {
+    client.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+async fn lane(store: &Postgres, name: &str) -> LaneId {
+    let key = LaneKey {
+        tenant: TenantId::DEFAULT,
+        kind: WorkKind::Job,
+        priority: Priority::Webhook,
+        origin: None,
+        name: name.to_owned(),
+        executor: None,
+    };
+    store.lane(key).await.unwrap().id
+}
+
+fn id(at: Timestamp) -> Ulid {
+    Ulid::from_parts(at, u128::from_be_bytes(random()))
+}
+
+fn event(lane: LaneId, at: Timestamp, keys: &[&str]) -> NewEvent {
+    let source = SourceId(Ulid::from_bytes([7; 16]));
+    let event = Event {
+        id: EventId(id(at)),
+        tenant: TenantId::DEFAULT,
+        source,
+        event_type: "test".to_owned(),
+        dedup_key: keys.concat(),
+        route: Route::Job,
+        verified: true,
+        subject: None,
+        occurred_at: None,
+        received_at: at,
+        payload_hash: [0; 32],
+        duplicates: 0,
+        remote_addr: None,
+        latency_us: 1,
+    };
+    NewEvent {
+        dedup: keys
+            .iter()
+            .map(|key| DedupKey::new(TenantId::DEFAULT, source, key.as_bytes()))
+            .collect(),
+        dedup_until: at.after(DAY),
+        content: Sealed::from_stored(event.id.to_string().into_bytes()),
+        job: Some(NewJob {
+            lane,
+            max_attempts: 1,
+        }),
+        receipt: NewReceipt {
+            id: ReceiptId(id(at)),
+            tenant: TenantId::DEFAULT,
+            source,
+            remote_addr: None,
+            verdict: Verdict::Accepted,
+            latency_us: 1,
+            detail: None,
+        },
+        event,
+    }
+}
+
+fn claim_of(lane: LaneId, count: u32, caps: Vec<Cap>) -> ClaimRequest {
+    let (lease, run_timeout) = (Duration::from_secs(60), Duration::from_secs(600));
+    let lanes = vec![ClaimLane {
+        lane,
+        count,
+        lease,
+        run_timeout,
+        caps,
+    }];
+    ClaimRequest {
+        worker: "ada".to_owned(),
+        lanes,
+    }
+}
+
+fn end_of(ticket: wakepost_domain::lease::Ticket, ending: Ending) -> Settle {
+    let settlement = transition::settle(ending, 1, 1, &Backoff::default(), 0.5);
+    Settle {
+        ticket,
+        guard: Guard::Live,
+        settlement,
+        error: None,
+        evidence: Evidence::default(),
+    }
+}
+
+#[tokio::test]
+async fn many_nodes_may_migrate_at_once() {
+    let database = Database::new().await;
+    let first = database.node().await;
+    assert_eq!(first.pending_migrations().await.unwrap().len(), 1);
+    let mut nodes = Vec::new();
+    for _ in 0..8 {
+        let node = database.node().await;
+        nodes.push(tokio::spawn(async move {
+            node.migrate().await?;
+            let now = node.now().await?;
+            node.ensure_partitions(now).await
+        }));
+    }
+    for node in nodes {
+        node.await.unwrap().unwrap();
+    }
+    assert_eq!(first.pending_migrations().await.unwrap(), []);
+    let raw = database.raw().await;
+    assert_eq!(
+        count(&raw, "SELECT count(*) FROM schema_migrations").await,
+        1
+    );
+    assert_eq!(
+        count(
+            &raw,
+            "SELECT count(*) FROM pg_class WHERE relname LIKE '%\\_w20______' AND relkind = 'r'"
+        )
+        .await,
+        20
+    );
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_schema_from_a_newer_program_is_refused() {
+    let database = Database::new().await;
+    let store = database.store().await;
+    let raw = database.raw().await;
+    raw.batch_execute("INSERT INTO schema_migrations (version, name) VALUES (9000, 'future')")
+        .await
+        .unwrap();
+    for refused in [
+        store.migrate().await,
+        store.pending_migrations().await.map(|_| ()),
+    ] {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("9000") && error.contains("newer"), "{error}");
+    }
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_weeks_rows_are_in_the_weeks_partition_and_bodies_are_not_compressed() {
+    let database = Database::new().await;
+    let store = database.store().await;
+    let raw = database.raw().await;
+    let now = store.now().await.unwrap();
+    store.ensure_partitions(now).await.unwrap();
+    store.ensure_partitions(now).await.unwrap();
+    let lane = lane(&store, "a").await;
+    assert_eq!(
+        store.accept(vec![event(lane, now, &["a"])]).await[0]
+            .as_ref()
+            .unwrap(),
+        &Accepted::New
+    );
+    assert_eq!(count(&raw, "SELECT count(*) FROM events").await, 1);
+    assert_eq!(count(&raw, "SELECT count(*) FROM events_rest").await, 0);
+    assert_eq!(count(&raw, "SELECT count(*) FROM bodies_rest").await, 0);
+    let plain = "SELECT count(*) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+                 WHERE c.relname LIKE 'bodies\\_%' AND c.relkind = 'r' AND a.attname = 'content'
+                   AND a.attstorage <> 'e'";
+    assert_eq!(count(&raw, plain).await, 0);
+    database.close().await;
+}
+
+#[tokio::test]
+async fn rows_in_the_default_partition_do_not_stop_the_making_of_others() {
+    let database = Database::new().await;
+    let store = database.store().await;
+    let raw = database.raw().await;
+    let now = store.now().await.unwrap();
+    let lane = lane(&store, "a").await;
+    store
+        .accept(vec![event(lane, now, &["a"])])
+        .await
+        .remove(0)
+        .unwrap();
+    store.ensure_partitions(now).await.unwrap();
+    let weeks = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'events'::regclass";
+    assert_eq!(
+        count(&raw, weeks).await,
+        5,
+        "four weeks ahead and the default one"
+    );
+    store
+        .accept(vec![
+            event(lane, now, &["b"]),
+            event(lane, now.after(7 * DAY), &["c"]),
+        ])
+        .await;
+    assert_eq!(count(&raw, "SELECT count(*) FROM events_rest").await, 2);
+    assert_eq!(count(&raw, "SELECT count(*) FROM events").await, 3);
+    database.close().await;
+}
+
+#[tokio::test]
+async fn dropping_a_week_spares_the_bodies_of_live_work_and_of_dead_letters() {
+    let database = Database::new().await;
+    let store = database.store().await;
+    let raw = database.raw().await;
+    let now = store.now().await.unwrap();
+    let long_ago = now.before(40 * DAY);
+    store.ensure_partitions(long_ago).await.unwrap();
+    store.ensure_partitions(now).await.unwrap();
+    let lane = lane(&store, "a").await;
+    let made = ["done", "dead", "live"].map(|key| event(lane, long_ago, &[key]));
+    let ids: Vec<EventId> = made.iter().map(|new| new.event.id).collect();
+    store
+        .accept(made.to_vec())
+        .await
+        .into_iter()
+        .for_each(|answer| assert_eq!(answer.unwrap(), Accepted::New));
+    for claimed in store.claim(claim_of(lane, 3, vec![])).await.unwrap() {
+        let ending = match ids
+            .iter()
+            .position(|id| WorkId::first_of(*id) == claimed.ticket.work)
+        {
+            Some(0) => Ending::Succeeded,
+            Some(1) => Ending::Failed {
+                retryable: false,
+                retry_after: None,
+            },
+            _ => continue,
+        };
+        store
+            .settle(vec![end_of(claimed.ticket, ending)])
+            .await
+            .remove(0)
+            .unwrap();
+    }
+    let cut = now.before(20 * DAY);
+    let before = PruneBefore {
+        bodies: cut,
+        events: long_ago.before(DAY * 30),
+        runs: long_ago.before(DAY * 30),
+        receipts: cut,
+    };
+    let mut steps = 0;
+    while store.prune(before).await.unwrap().more {
+        steps += 1;
+        assert!(steps < 50, "retention does not end");
+    }
+    let kept: Vec<EventId> = store
+        .contents(ids.clone())
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|(id, _)| id)
+        .collect();
+    assert_eq!(kept, ids[1..]);
+    let old = format!(
+        "SELECT count(*) FROM pg_class WHERE relname LIKE 'bodies\\_w%' AND relkind = 'r'
+                       AND relname < 'bodies_w{}'",
+        cut.to_string()[..10].replace('-', "")
+    );
+    assert!(
+        count(&raw, &old).await <= 1,
+        "the week of the cut itself may stay"
+    );
+    assert_eq!(
+        store
+            .events_by_id(ids.iter().map(|id| (TenantId::DEFAULT, *id)).collect())
+            .await
+            .unwrap()
+            .len(),
+        3
+    );
+    // Then everything goes, and the runs of unfinished work do not.
+    let before = PruneBefore {
+        bodies: cut,
+        events: cut,
+        runs: cut,
+        receipts: cut,
+    };
+    while store.prune(before).await.unwrap().more {}
+    assert_eq!(count(&raw, "SELECT count(*) FROM events").await, 0);
+    assert_eq!(count(&raw, "SELECT count(*) FROM work_done").await, 0);
+    assert_eq!(count(&raw, "SELECT count(*) FROM work").await, 1);
+    assert_eq!(count(&raw, "SELECT count(*) FROM bodies").await, 1);
+    database.close().await;
+}
+
+#[tokio::test]
+async fn copies_with_two_keys_on_many_nodes_leave_whole_events_only() {
+    let database = Database::new().await;
+    let store = database.store().await;
+    let raw = database.raw().await;
+    let now = store.now().await.unwrap();
+    let lane = lane(&store, "a").await;
+    let mut tasks = Vec::new();
+    for node in 0..4 {
+        let node_store = database.node().await;
+        for worker in 0..8 {
+            let store = node_store.clone();
+            tasks.push(tokio::spawn(async move {
+                let mut new = 0;
+                for round in 0..20 {
+                    // Each has one key that is shared along one line and one along another.
+                    let (a, b) = (
+                        format!("a{round}:{}", worker % 3),
+                        format!("b{round}:{}", (node + worker) % 3),
+                    );
+                    for answer in store
+                        .accept(vec![
+                            event(lane, now, &[&a, &b]),
+                            event(lane, now, &[&b, &a]),
+                        ])
+                        .await
+                    {
+                        new += usize::from(answer.unwrap() == Accepted::New);
+                    }
+                }
+                new
+            }));
+        }
+    }
+    let mut new = 0;
+    for task in tasks {
+        new += task.await.unwrap() as i64;
+    }
+    assert_eq!(count(&raw, "SELECT count(*) FROM events").await, new);
+    assert_eq!(count(&raw, "SELECT count(*) FROM bodies").await, new);
+    assert_eq!(count(&raw, "SELECT count(*) FROM work").await, new);
+    assert_eq!(
+        count(&raw, "SELECT count(*) FROM dedup_keys").await,
+        2 * new
+    );
+    let repeats = 4 * 8 * 20 * 2 - new;
+    assert_eq!(
+        count(&raw, "SELECT sum(duplicates) FROM events").await,
+        repeats
+    );
+    database.close().await;
+}
+
+/// Another node has taken the second key, and has not committed yet.
+#[tokio::test]
+async fn an_event_that_loses_the_race_for_its_second_key_leaves_nothing() {
+    let database = Database::new().await;
+    let store = database.store().await;
+    let (raw, other) = (database.raw().await, database.raw().await);
+    let now = store.now().await.unwrap();
+    let lane = lane(&store, "a").await;
+    for (commits, first, second) in [(true, "a", "b"), (false, "c", "d")] {
+        let new = event(lane, now, &[first, second]);
+        let (own, rival) = (new.event.id, EventId(id(now)));
+        let uuid = |bytes| uuid::Uuid::from_bytes(bytes);
+        other.batch_execute("BEGIN").await.unwrap();
+        let sql =
+            "INSERT INTO dedup_keys (key, tenant, event_id, expires_at) VALUES ($1, 1, $2, $3)";
+        let rival_key = new.dedup[1];
+        other
+            .execute(
+                sql,
+                &[
+                    &uuid(rival_key.0),
+                    &uuid(rival.to_bytes()),
+                    &now.after(DAY).as_millis(),
+                ],
+            )
+            .await
+            .unwrap();
+        let accepting = tokio::spawn({
+            let store = store.clone();
+            async move { store.accept(vec![new]).await.remove(0).unwrap() }
+        });
+        while count(&raw, "SELECT count(*) FROM pg_locks WHERE NOT granted").await == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        other
+            .batch_execute(if commits { "COMMIT" } else { "ROLLBACK" })
+            .await
+            .unwrap();
+        let of = |event| {
+            format!(
+                "SELECT count(*) FROM dedup_keys WHERE event_id = '{}'",
+                uuid(event)
+            )
+        };
+        let accepted = accepting.await.unwrap();
+        if commits {
+            assert_eq!(
+                accepted,
+                Accepted::Duplicate {
+                    of: rival,
+                    has_job: true
+                }
+            );
+            assert_eq!(count(&raw, &of(own.to_bytes())).await, 0);
+            assert_eq!(store.event(TenantId::DEFAULT, own).await.unwrap(), None);
+        } else {
+            assert_eq!(accepted, Accepted::New);
+            assert_eq!(count(&raw, &of(own.to_bytes())).await, 2);
+        }
+    }
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_stored_fails_its_own_caller_only() {
+    let database = Database::new().await;
+    let store = database.store().await;
+    let now = store.now().await.unwrap();
+    let lane = lane(&store, "a").await;
+    let first = event(lane, now, &["a"]);
+    store.accept(vec![first.clone()]).await.remove(0).unwrap();
+    let mut impostor = event(lane, now, &["b"]);
+    impostor.event.id = first.event.id;
+    let answers = store
+        .accept(vec![
+            event(lane, now, &["c"]),
+            impostor,
+            event(lane, now, &["d"]),
+        ])
+        .await;
+    assert!(matches!(answers[0], Ok(Accepted::New)));
+    assert!(
+        matches!(answers[1], Err(StoreError::Unavailable(_))),
+        "{:?}",
+        answers[1]
+    );
+    assert!(matches!(answers[2], Ok(Accepted::New)));
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_nul_in_a_text_does_not_make_an_event_unacceptable() {
+    let database = Database::new().await;
+    let store = database.store().await;
+    let now = store.now().await.unwrap();
+    let mut new = event(lane(&store, "a").await, now, &["a"]);
+    new.event.subject = Some("a\0b".to_owned());
+    let id = new.event.id;
+    store.accept(vec![new]).await.remove(0).unwrap();
+    let stored = store.event(TenantId::DEFAULT, id).await.unwrap().unwrap();
+    assert_eq!(stored.subject.as_deref(), Some("a\u{FFFD}b"));
+    database.close().await;
+}
+
+#[tokio::test]
+async fn caps_hold_on_many_nodes_and_are_given_back_exactly() {
+    let database = Database::new().await;
+    let store = database.store().await;
+    let raw = database.raw().await;
+    let now = store.now().await.unwrap();
+    let (one, two) = (lane(&store, "one").await, lane(&store, "two").await);
+    let made = (0..200).map(|n| event(if n % 2 == 0 { one } else { two }, now, &[&n.to_string()]));
+    store.accept(made.collect()).await;
+    let cap = Cap {
+        scope: CapScope::Tenant(TenantId::DEFAULT),
+        limit: 7,
+    };
+    let mut tasks = Vec::new();
+    for node in 0..3 {
+        let node_store = database.node().await;
+        for worker in 0..4 {
+            let store = node_store.clone();
+            tasks.push(tokio::spawn(async move {
+                let lane = if (node + worker) % 2 == 0 { one } else { two };
+                let mut done = 0;
+                for _ in 0..60 {
+                    let claimed = store.claim(claim_of(lane, 5, vec![cap])).await.unwrap();
+                    done += claimed.len();
+                    let ends = claimed
+                        .iter()
+                        .map(|item| end_of(item.ticket, Ending::Succeeded))
+                        .collect();
+                    for answer in store.settle(ends).await {
+                        assert!(answer.unwrap().freed_cap);
+                    }
+                }
+                done
+            }));
+        }
+    }
+    let watcher = tokio::spawn(async move {
+        let mut most = 0;
+        for _ in 0..300 {
+            most = most.max(count(&raw, "SELECT count(*) FROM work WHERE state = 5").await);
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        (most, raw)
+    });
+    let mut done = 0;
+    for task in tasks {
+        done += task.await.unwrap();
+    }
+    let (most, raw) = watcher.await.unwrap();
+    assert!(most <= 7, "{most} ran at once");
+    assert!(done > 7);
+    assert_eq!(
+        count(&raw, "SELECT running::bigint FROM lane_caps").await,
+        0
+    );
+    assert_eq!(
+        count(&raw, "SELECT count(*) FROM work_done").await as usize,
+        done
+    );
+    database.close().await;
+}
+
+#[tokio::test]
+async fn words_said_together_reach_every_node_in_few_notifications() {
+    let database = Database::new().await;
+    let store = database.store().await;
+    let other = database.node().await;
+    let mut words = other.listen();
+    assert_eq!(heard(&mut words).await, "resync", "it listens now");
+    store.notify("first");
+    assert_eq!(heard(&mut words).await, "first");
+    let watched = database.raw().await;
+    let before = commits(&watched).await;
+    for number in 0..2000 {
+        store.notify(&format!("lane:{number} lane:{number}"));
+    }
+    for number in 0..2000 {
+        assert_eq!(heard(&mut words).await, format!("lane:{number}"));
+    }
+    let sent = commits(&watched).await - before;
+    assert!(sent < 100, "{sent} transactions for 2,000 words");
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_listener_that_lost_its_connection_says_so() {
+    let database = Database::new().await;
+    let store = database.store().await;
+    let mut words = store.listen();
+    assert_eq!(heard(&mut words).await, "resync");
+    let raw = database.raw().await;
+    raw.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = current_database() AND query LIKE 'LISTEN%'",
+        &[],
+    )
+    .await
+    .unwrap();
+    assert_eq!(heard(&mut words).await, "resync");
+    store.notify("again");
+    assert_eq!(heard(&mut words).await, "again");
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_unavailable_and_the_next_move_succeeds() {
+    let database = Database::new().await;
+    let store = database.store().await;
+    let now = store.now().await.unwrap();
+    let lane = lane(&store, "a").await;
+    store
+        .accept(vec![event(lane, now, &["a"])])
+        .await
+        .remove(0)
+        .unwrap();
+    let raw = database.raw().await;
+    raw.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        &[],
+    )
+    .await
+    .unwrap();
+    let mut tries = 0;
+    while let Err(error) = store.accept(vec![event(lane, now, &["b"])]).await.remove(0) {
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+        tries += 1;
+        assert!(tries < 20, "{error}");
+    }
+    database.close().await;
+}
+
+#[tokio::test]
+async fn no_error_tells_the_password() {
+    for url in [
+        "postgres://u:hunter2@127.0.0.1:1/d",
+        "postgres://u:hunter2@256.0.0.1/d",
+        "postgres://u:hunter2@[/d",
+    ] {
+        let error = Postgres::connect(url, PostgresOptions::default())
+            .await
+            .unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable(_)));
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+}
+
+async fn heard(words: &mut tokio::sync::mpsc::Receiver<String>) -> String {
+    tokio::time::timeout(Duration::from_secs(10), words.recv())
+        .await
+        .expect("a word in time")
+        .unwrap()
+}
+
+async fn commits(client: &Client) -> i64 {
+    // The statistics of a session are reported when it is idle.
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    count(
+        client,
+        "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()",
+    )
+    .await
+}
