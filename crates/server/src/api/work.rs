@@ -1,0 +1,296 @@
+//! What the rooms about work share: checks of their fields, and a single item whole.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use wakepost_domain::advice::{self, EffectCounts};
+use wakepost_domain::effect::EffectState;
+use wakepost_domain::tenant::Tenant;
+use wakepost_domain::work::WorkKind;
+use wakepost_domain::{TenantId, Ulid, WorkId, limits};
+use wakepost_store::moves::{EffectRow, Once, Replay, ReplayFrom, WorkRow};
+use wakepost_store::vault::{Slot, TenantKey};
+
+use super::call::Call;
+use super::error::ApiError;
+use super::once;
+use crate::context::Context;
+use crate::view::{WorkView, open_json, work_view};
+
+/// A free name: visible, and not too long.
+pub fn check_name(field: &str, name: &str) -> Result<(), ApiError> {
+    check_text(field, name, limits::NAME_CHARS_MAX)
+}
+
+/// A key or subject.
+pub fn check_key(field: &str, key: &str) -> Result<(), ApiError> {
+    check_text(field, key, limits::KEY_CHARS_MAX)
+}
+
+fn check_text(field: &str, text: &str, chars_max: usize) -> Result<(), ApiError> {
+    let fits = !text.is_empty()
+        && text.chars().count() <= chars_max
+        && !text.chars().any(char::is_control);
+    match fits {
+        true => Ok(()),
+        false => Err(ApiError::field(
+            field,
+            format!("must be 1 to {chars_max} visible characters"),
+        )),
+    }
+}
+
+/// How often something may be tried.
+pub fn check_attempts(attempts: Option<u32>) -> Result<(), ApiError> {
+    match attempts {
+        Some(n) if !(1..=limits::ATTEMPTS_MAX).contains(&n) => Err(ApiError::field(
+            "max_attempts",
+            format!("must be from 1 to {}", limits::ATTEMPTS_MAX),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// How long something waits between tries.
+pub fn check_backoff(delays: Option<&[u64]>) -> Result<(), ApiError> {
+    let longest = wakepost_domain::backoff::DELAY_MAX.as_secs();
+    match delays {
+        Some(list) if list.is_empty() || list.len() > limits::ATTEMPTS_MAX as usize => {
+            Err(ApiError::field(
+                "backoff_s",
+                format!("must have 1 to {} delays", limits::ATTEMPTS_MAX),
+            ))
+        }
+        Some(list) if list.iter().any(|delay| *delay > longest) => Err(ApiError::field(
+            "backoff_s",
+            format!("no delay may be over {longest} seconds"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Why an operator does something: required where it is asked for.
+pub fn check_note(note: Option<String>) -> Result<String, ApiError> {
+    let note = note.ok_or_else(|| ApiError::field("note", "is required: who, and why"))?;
+    let fits = !note.trim().is_empty() && note.chars().count() <= limits::NOTE_CHARS_MAX;
+    match fits {
+        true => Ok(note),
+        false => Err(ApiError::field(
+            "note",
+            format!("must be 1 to {} characters", limits::NOTE_CHARS_MAX),
+        )),
+    }
+}
+
+/// The job with this id; another tenant's is not found.
+pub async fn find(context: &Context, tenant: TenantId, id: &str) -> Result<WorkRow, ApiError> {
+    let kind = WorkKind::ALL
+        .into_iter()
+        .find(|kind| WorkId::parse(id, *kind).is_ok());
+    let id = kind
+        .and_then(|kind| WorkId::parse(id, kind).ok())
+        .ok_or_else(ApiError::not_found)?;
+    let row = context
+        .store
+        .work(tenant, id)
+        .await?
+        .ok_or_else(ApiError::not_found)?;
+    if Some(row.kind) == kind {
+        Ok(row)
+    } else {
+        Err(ApiError::not_found())
+    }
+}
+
+/// The job with this id, and nothing but a job.
+pub async fn find_job(context: &Context, tenant: TenantId, id: &str) -> Result<WorkRow, ApiError> {
+    let row = find(context, tenant, id).await?;
+    if row.kind == WorkKind::Job {
+        Ok(row)
+    } else {
+        Err(ApiError::not_found())
+    }
+}
+
+/// Views of rows, without details.
+pub async fn views(
+    context: &Context,
+    tenant: &Tenant,
+    rows: Vec<WorkRow>,
+) -> Result<Vec<WorkView>, ApiError> {
+    let ids: Vec<_> = rows.iter().map(|row| row.lane).collect();
+    let lanes = context.directory.lanes(&ids).await?;
+    let view = |row: WorkRow| {
+        let lane = lanes
+            .iter()
+            .find(|lane| lane.id == row.lane)
+            .map(|lane| &**lane);
+        work_view(row, lane, &tenant.slug)
+    };
+    Ok(rows.into_iter().map(view).collect())
+}
+
+/// One item whole: documents, effects, runs, advice.
+pub async fn detail(context: &Context, tenant: &Tenant, row: WorkRow) -> Result<Value, ApiError> {
+    let key = context.vault.key(tenant.id).await?;
+    let states = context.store.job_states(vec![row.id]).await?;
+    let state = states
+        .into_iter()
+        .next()
+        .map(|(_, state)| state)
+        .unwrap_or_default();
+    let effects = context.store.effects(tenant.id, row.scope).await?;
+    let runs = context.store.runs(tenant.id, row.id).await?;
+    let advice = advice::next_action(row.state, row.held, counts(&effects));
+    let (id, scope) = (row.id, row.scope);
+    let mut view = views(context, tenant, vec![row])
+        .await?
+        .pop()
+        .ok_or_else(ApiError::not_found)?;
+    let document = |slot: Slot<'_>, record: Option<wakepost_store::vault::Sealed>| {
+        record
+            .map(|record| open_json(&key, slot, &record))
+            .transpose()
+    };
+    let reply = match state.reply {
+        Some(record) => {
+            Some(String::from_utf8_lossy(&key.open(Slot::Reply(id), &record)?).into_owned())
+        }
+        None => None,
+    };
+    view.detail = Some(crate::view::WorkDetail {
+        input: document(Slot::Input(id), state.input)?,
+        result: document(Slot::JobResult(id), state.result)?,
+        checkpoint: document(Slot::Checkpoint(id), state.checkpoint)?,
+        reply,
+        cost: state.cost,
+        effects: effects
+            .iter()
+            .map(|effect| shown_effect(&key, scope, effect))
+            .collect::<Result<_, _>>()?,
+        runs,
+        next_action: advice,
+    });
+    Ok(serde_json::to_value(view).expect("a view is plain data"))
+}
+
+/// How many effects happened, and how many nobody can vouch for.
+pub fn counts(effects: &[EffectRow]) -> EffectCounts {
+    EffectCounts::of(effects.iter().map(|effect| (effect.state, effect.alive)))
+}
+
+fn shown_effect(key: &TenantKey, scope: Ulid, effect: &EffectRow) -> Result<Value, ApiError> {
+    let result = match &effect.result {
+        Some(record) => Some(open_json(
+            key,
+            Slot::EffectResult(scope, &effect.key),
+            record,
+        )?),
+        None => None,
+    };
+    let word = match effect.state {
+        EffectState::Begun if effect.alive => "begun",
+        EffectState::Begun => "in_doubt",
+        EffectState::Committed => "committed",
+        EffectState::Aborted => "aborted",
+    };
+    Ok(json!({
+        "key": effect.key,
+        "state": word,
+        "description": effect.description,
+        "idempotency_key": super::effects::idempotency_key(scope, &effect.key),
+        "result": result,
+        "error": effect.error,
+        "begun_at": effect.begun_at,
+        "resolved_at": effect.resolved_at,
+    }))
+}
+
+/// What a replay is told.
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReplayBody {
+    /// Who, and why.
+    pub note: Option<String>,
+    /// Whether committed effects are skipped (`same`) or may happen again (`fresh`).
+    pub scope: Option<Scope>,
+}
+
+/// Whose effects a replay shares.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// The old item's: what happened is skipped.
+    #[default]
+    Same,
+    /// Its own: everything may happen again.
+    Fresh,
+}
+
+/// Replays a finished item, or an event that never made one.
+pub async fn replay(
+    call: &Call,
+    tenant: &Tenant,
+    from: ReplayFrom,
+    target: String,
+) -> Result<axum::response::Response, ApiError> {
+    let body: ReplayBody = call.body()?;
+    let note = check_note(body.note)?;
+    let context = &call.context;
+    let id = WorkId(context.new_id());
+    let mut input = None;
+    let lane = match from {
+        ReplayFrom::Event(_, lane) => lane,
+        ReplayFrom::Work(old) => {
+            let row = context
+                .store
+                .work(tenant.id, old)
+                .await?
+                .ok_or_else(ApiError::not_found)?;
+            input = reseal_input(context, tenant.id, old, id).await?;
+            row.lane
+        }
+    };
+    let lane = context
+        .directory
+        .lanes(&[lane])
+        .await?
+        .pop()
+        .ok_or_else(ApiError::not_found)?;
+    let answer = json!({"job_id": id.text(WorkKind::Job), "status": "pending"});
+    let once = call
+        .once(tenant.id, http::StatusCode::ACCEPTED, &answer)
+        .await?;
+    let request = Replay {
+        tenant: tenant.id,
+        from,
+        id,
+        fresh_scope: body.scope.unwrap_or_default() == Scope::Fresh,
+        input,
+        max_attempts: context.directory.max_attempts(&lane, None).await?,
+        audit: call.audit(Some(tenant.id), "work.replay", target, Some(note)),
+    };
+    let made = context.store.replay(request, once).await?;
+    if matches!(made, Once::Now(_)) {
+        context.queue.hint(&lane, 1).await;
+    }
+    call.answer_once(tenant.id, made, |_| {
+        once::json(http::StatusCode::ACCEPTED, &answer)
+    })
+    .await
+}
+
+/// A record is bound to its row, so a new item needs its own.
+async fn reseal_input(
+    context: &Context,
+    tenant: TenantId,
+    old: WorkId,
+    new: WorkId,
+) -> Result<Option<wakepost_store::vault::Sealed>, ApiError> {
+    let states = context.store.job_states(vec![old]).await?;
+    let Some(record) = states.into_iter().next().and_then(|(_, state)| state.input) else {
+        return Ok(None);
+    };
+    let key = context.vault.key(tenant).await?;
+    let plain = key.open(Slot::Input(old), &record)?;
+    Ok(Some(key.seal(Slot::Input(new), &plain)))
+}

@@ -1,0 +1,264 @@
+//! The only place that connects things.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use wakepost_domain::access::{Key, Reach, Role};
+use wakepost_domain::ports::{Clock, Entropy};
+use wakepost_domain::{AuditId, KeyId, TenantId, Ulid};
+use wakepost_store::moves::{AuditEntry, KeyRecord, Ledger, Once};
+use wakepost_store::postgres::{Postgres, PostgresOptions};
+use wakepost_store::sqlite::{Drive, Durability, Sqlite};
+use wakepost_store::vault::Vault;
+use wakepost_store::{Store, StoreError};
+
+use crate::api::{self, hash_key, new_key};
+use crate::config::{self, Config, MasterKeySource};
+use crate::context::{Context, Hub, NoHub};
+use crate::directory::{Directory, MANY_NODES_TTL};
+use crate::edge::{self, Rejections};
+use crate::listener;
+use crate::outbound::{ClientSettings, GuardedClient, SystemResolver};
+use crate::queue::Queue;
+use crate::system::{SystemClock, SystemEntropy};
+use crate::telemetry::metrics::Metrics;
+use crate::tokens::Tokens;
+use crate::workers;
+
+/// A server that is ready to serve.
+pub struct App {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The first admin key, if it was made just now: shown once.
+    pub first_key: Option<String>,
+    /// Where the master key came from.
+    pub master_key: MasterKeySource,
+    /// Its parts.
+    pub context: Arc<Context>,
+    listener: TcpListener,
+    words: Option<mpsc::Receiver<String>>,
+}
+
+impl App {
+    /// Opens the store, brings it up to date, and binds the listener.
+    pub async fn start(config: Config) -> anyhow::Result<App> {
+        App::start_with(config, |store| store).await
+    }
+
+    /// As [`App::start`], with something in front of the ledger.
+    pub async fn start_with(
+        config: Config,
+        intake: impl FnOnce(Arc<dyn Ledger + Send + Sync>) -> Arc<dyn Ledger + Send + Sync>,
+    ) -> anyhow::Result<App> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
+        make_data_dir(&config)?;
+        let (master, master_key) = config::master_key(&config, entropy.as_ref())?;
+        let Opened {
+            store,
+            ledger,
+            hub,
+            words,
+            ttl,
+        } = open(&config, clock.clone()).await?;
+        let vault = Arc::new(Vault::new(&master, store.clone(), entropy.clone()));
+        // A wrong master key must stop the start, not the first event.
+        vault.key(TenantId::DEFAULT).await?;
+        let first_key =
+            first_key(&config, store.as_ref(), clock.as_ref(), entropy.as_ref()).await?;
+        let listener = TcpListener::bind(config.listen)
+            .await
+            .with_context(|| format!("cannot listen on {}", config.listen))?;
+        let address = listener.local_addr()?;
+        let directory = Arc::new(Directory::new(store.clone(), vault.clone(), ttl));
+        let queue = Arc::new(Queue::new(store.clone(), directory.clone(), hub.clone()));
+        let client = ClientSettings {
+            policy: config.addresses.clone(),
+            ..ClientSettings::default()
+        };
+        let client = GuardedClient::new(Arc::new(SystemResolver::new()), client)?;
+        let context = Arc::new(Context {
+            base_url: config.base_url(address),
+            tokens: Tokens::new(&master),
+            ledger: intake(ledger),
+            client: Arc::new(client),
+            metrics: Metrics::default(),
+            used_keys: Mutex::new(HashMap::new()),
+            stop: CancellationToken::new(),
+            config,
+            store,
+            vault,
+            clock,
+            entropy,
+            directory,
+            queue,
+            hub,
+        });
+        Ok(App {
+            address,
+            first_key,
+            master_key,
+            context,
+            listener,
+            words,
+        })
+    }
+
+    /// Serves until the context's `stop`, then lets what is under way end.
+    pub async fn serve(self) {
+        let context = self.context;
+        let tracker = TaskTracker::new();
+        workers::start(&context, &tracker);
+        if let Some(words) = self.words {
+            tracker.spawn(workers::hub::listen(context.clone(), words));
+        }
+        let rejections = Rejections::start(context.ledger.clone());
+        let router = edge::router(context.clone(), rejections).merge(api::router(context.clone()));
+        let grace = context.config.shutdown_grace;
+        listener::serve(
+            self.listener,
+            router,
+            context.config.connections_max,
+            context.stop.clone(),
+            grace,
+        )
+        .await;
+        tracker.close();
+        // Pushed runs take their own grace, and then the time to end a command.
+        if tokio::time::timeout(grace + Duration::from_secs(15), tracker.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "some work did not end within the grace period; its leases will run out"
+            );
+        }
+    }
+}
+
+fn make_data_dir(config: &Config) -> anyhow::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(&config.data_dir).with_context(|| {
+        format!(
+            "cannot make the data directory {}",
+            config.data_dir.display()
+        )
+    })
+}
+
+struct Opened {
+    store: Arc<dyn Store>,
+    ledger: Arc<dyn Ledger + Send + Sync>,
+    hub: Arc<dyn Hub>,
+    words: Option<mpsc::Receiver<String>>,
+    ttl: Option<Duration>,
+}
+
+async fn open(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Opened> {
+    let Some(url) = &config.database_url else {
+        let store = Sqlite::open(&config.data_dir, clock, Durability::Full, Drive::Thread)?;
+        let store = Arc::new(store);
+        return Ok(Opened {
+            ledger: store.clone(),
+            store,
+            hub: Arc::new(NoHub),
+            words: None,
+            ttl: None,
+        });
+    };
+    let store = Postgres::connect(url, PostgresOptions::default()).await?;
+    store.migrate().await?;
+    store.ensure_partitions(clock.now()).await?;
+    let words = store.listen();
+    let hub = Arc::new(PostgresHub(store.clone()));
+    let store = Arc::new(store);
+    Ok(Opened {
+        ledger: store.clone(),
+        store,
+        hub,
+        words: Some(words),
+        ttl: Some(MANY_NODES_TTL),
+    })
+}
+
+/// Tells the other nodes through the database.
+struct PostgresHub(Postgres);
+
+impl Hub for PostgresHub {
+    fn tell(&self, message: &str) {
+        self.0.notify(message);
+    }
+}
+
+/// Makes the first admin key, unless there is one or the operator chose it.
+async fn first_key(
+    config: &Config,
+    store: &dyn Store,
+    clock: &dyn Clock,
+    entropy: &dyn Entropy,
+) -> anyhow::Result<Option<String>> {
+    if let Some(secret) = &config.admin_key {
+        add_admin(store, clock, entropy, secret, "from WAKEPOST_ADMIN_KEY").await?;
+        return Ok(None);
+    }
+    if store.count_keys(Role::Admin).await? > 0 {
+        return Ok(None);
+    }
+    anyhow::ensure!(
+        config.listen.ip().is_loopback(),
+        "refusing to listen on {} with a key that would have to be generated: set WAKEPOST_ADMIN_KEY \
+         (at least 32 characters), or start once on 127.0.0.1",
+        config.listen
+    );
+    let secret = new_key(entropy);
+    add_admin(store, clock, entropy, &secret, "first admin key").await?;
+    Ok(Some(secret))
+}
+
+async fn add_admin(
+    store: &dyn Store,
+    clock: &dyn Clock,
+    entropy: &dyn Entropy,
+    secret: &str,
+    name: &str,
+) -> anyhow::Result<()> {
+    let now = clock.now();
+    let key = Key {
+        id: KeyId(Ulid::new(now, entropy)),
+        name: name.to_owned(),
+        role: Role::Admin,
+        reach: Reach::All,
+        created_at: now,
+        expires_at: None,
+        last_used_at: None,
+    };
+    let audit = AuditEntry {
+        id: AuditId(Ulid::new(now, entropy)),
+        tenant: None,
+        actor: "wakepost".to_owned(),
+        action: "key.create".to_owned(),
+        target: key.id.to_string(),
+        note: Some(name.to_owned()),
+    };
+    let record = KeyRecord {
+        hash: hash_key(secret),
+        key,
+    };
+    match store.create_key(record, audit, None).await {
+        Ok(Once::Now(()) | Once::Before(_)) => Ok(()),
+        // The same key from the environment, on another start or another node.
+        Err(StoreError::Exists(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,144 @@
+//! The command line of `wakepost`: one file per command.
+
+mod config;
+mod migrate;
+mod serve;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{Config, ConfigError, Flags, load};
+use crate::demo;
+
+/// A webhook gateway for AI agents: takes every event in once, runs the work until it is done, lets no side
+/// effect happen twice.
+#[derive(Debug, Parser)]
+#[command(name = "wakepost", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway. Needs nothing: SQLite in ./wakepost-data, on 127.0.0.1:8787.
+    Serve(Settings),
+    /// Watch one event go all the way through, in half a minute, on a throw-away database.
+    Demo(demo::DemoArgs),
+    /// Bring the database up to date, or only say whether it is.
+    Migrate {
+        /// Change nothing; exit with 1 if something is missing.
+        #[arg(long)]
+        check: bool,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Look at the settings.
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// The demo's agent.
+    #[command(hide = true)]
+    DemoAgent,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Print the settings in force and where each came from.
+    Check(Settings),
+}
+
+/// Flags; each wins over its environment variable, which wins over wakepost.toml.
+#[derive(Debug, Clone, Args)]
+struct Settings {
+    /// The settings file [default: ./wakepost.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to listen [default: 127.0.0.1:8787]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// Where SQLite and the master key live [default: ./wakepost-data]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Use PostgreSQL in place of SQLite: postgres://…
+    #[arg(long, value_name = "URL")]
+    database_url: Option<String>,
+    /// The address the outside world reaches this server at
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+    /// Let agents be reached over plain http
+    #[arg(long)]
+    allow_http: bool,
+    /// Let agents be reached at private addresses: `true`, or networks such as 10.0.0.0/8
+    #[arg(long, value_name = "NETWORKS", num_args = 0..=1, default_missing_value = "true")]
+    allow_private: Option<String>,
+    /// `pretty` or `json`
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// What to log, such as `info` or `wakepost_server=debug`
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+}
+
+impl Settings {
+    fn load(&self) -> Result<Config, ConfigError> {
+        let given = [
+            ("listen", self.listen.clone()),
+            ("data_dir", self.data_dir.clone()),
+            ("database_url", self.database_url.clone()),
+            ("public_url", self.public_url.clone()),
+            ("allow_http", self.allow_http.then(|| "true".to_owned())),
+            ("allow_private", self.allow_private.clone()),
+            ("log_format", self.log_format.clone()),
+            ("log_level", self.log_level.clone()),
+        ];
+        let values = given
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect();
+        load(
+            &Flags {
+                file: self.config.clone(),
+                values,
+            },
+            &|name| std::env::var(name).ok(),
+        )
+    }
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if matches!(cli.command, Command::DemoAgent) {
+        return demo::agent::main();
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(&error.into()),
+    };
+    let done = runtime.block_on(async {
+        match cli.command {
+            Command::Serve(settings) => serve::run(settings.load()?).await,
+            Command::Demo(args) => demo::run(args).await,
+            Command::Migrate { check, settings } => migrate::run(&settings.load()?, check).await,
+            Command::Config {
+                command: ConfigCommand::Check(settings),
+            } => config::check(&settings.load()?),
+            Command::DemoAgent => Ok(ExitCode::SUCCESS),
+        }
+    });
+    // A read that hangs on a blocking thread must not hold up the end.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    done.unwrap_or_else(|error| complain(&error))
+}
+
+fn complain(error: &anyhow::Error) -> ExitCode {
+    eprintln!("wakepost: {error:#}");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,419 @@
+//! Reading the settings, and saying where each came from.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Config, Retention, exec, outbound};
+
+/// Where a setting came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A flag.
+    Flag,
+    /// An environment variable.
+    Environment(&'static str),
+    /// The file.
+    File,
+    /// Nobody set it.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Flag => f.write_str("flag"),
+            Origin::Environment(name) => f.write_str(name),
+            Origin::File => f.write_str("wakepost.toml"),
+            Origin::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// One setting as it is shown: never a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// The settings cannot be used; the text says which one and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub String);
+
+/// What the command line gave.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    /// The file, if not `wakepost.toml` in the working directory.
+    pub file: Option<PathBuf>,
+    /// Settings by name.
+    pub values: BTreeMap<&'static str, String>,
+}
+
+/// A setting that is one value: its name, its environment variables, its default, whether it is secret.
+struct Known {
+    name: &'static str,
+    env: &'static [&'static str],
+    default: &'static str,
+    secret: bool,
+}
+
+const fn known(name: &'static str, env: &'static [&'static str], default: &'static str) -> Known {
+    Known {
+        name,
+        env,
+        default,
+        secret: false,
+    }
+}
+
+const fn secret(name: &'static str, env: &'static [&'static str]) -> Known {
+    Known {
+        name,
+        env,
+        default: "",
+        secret: true,
+    }
+}
+
+const KNOWN: [Known; 18] = [
+    known("listen", &["WAKEPOST_LISTEN"], "127.0.0.1:8787"),
+    known("data_dir", &["WAKEPOST_DATA_DIR"], "wakepost-data"),
+    secret("database_url", &["DATABASE_URL", "WAKEPOST_DATABASE_URL"]),
+    known(
+        "public_url",
+        &["WAKEPOST_PUBLIC_URL", "WEBHOOK_BASE_URL", "APP_URL", "URL"],
+        "",
+    ),
+    secret("admin_key", &["WAKEPOST_ADMIN_KEY"]),
+    secret("master_key", &["WAKEPOST_MASTER_KEY"]),
+    known("allow_http", &["WAKEPOST_ALLOW_HTTP"], "false"),
+    known("allow_private", &["WAKEPOST_ALLOW_PRIVATE"], "false"),
+    known("trusted_proxies", &["WAKEPOST_TRUSTED_PROXIES"], ""),
+    known("push_concurrency", &["WAKEPOST_PUSH_CONCURRENCY"], "256"),
+    known("connections_max", &["WAKEPOST_CONNECTIONS_MAX"], "10000"),
+    known("shutdown_grace_s", &["WAKEPOST_SHUTDOWN_GRACE_S"], "20"),
+    known("log_format", &["WAKEPOST_LOG_FORMAT"], "pretty"),
+    known("log_level", &["WAKEPOST_LOG_LEVEL"], "info"),
+    known("retention.bodies_days", &[], "30"),
+    known("retention.events_days", &[], "90"),
+    known("retention.runs_days", &[], "30"),
+    known("retention.receipts_days", &[], "7"),
+];
+
+/// Reads everything. `environment` is asked by name.
+pub fn load(
+    flags: &Flags,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Config, ConfigError> {
+    let (file, commands) = read_file(flags.file.as_deref())?;
+    let mut shown = Vec::new();
+    let mut values = BTreeMap::new();
+    for known in &KNOWN {
+        let (value, origin) = find(known, flags, environment, &file);
+        let text = match (known.secret, value.is_empty()) {
+            (_, true) => "(not set)".to_owned(),
+            (true, false) => "(hidden)".to_owned(),
+            (false, false) => value.clone(),
+        };
+        shown.push(Setting {
+            name: known.name.to_owned(),
+            value: text,
+            origin,
+        });
+        values.insert(known.name, value);
+    }
+    shown.extend(commands.iter().map(|(name, command)| Setting {
+        name: format!("exec.{name}"),
+        value: command.command.join(" "),
+        origin: Origin::File,
+    }));
+    build(&values, commands, shown).map_err(ConfigError)
+}
+
+fn find(
+    known: &Known,
+    flags: &Flags,
+    environment: &dyn Fn(&str) -> Option<String>,
+    file: &BTreeMap<String, String>,
+) -> (String, Origin) {
+    if let Some(value) = flags.values.get(known.name) {
+        return (value.clone(), Origin::Flag);
+    }
+    for name in known.env {
+        if let Some(value) = environment(name).filter(|value| !value.is_empty()) {
+            return (value, Origin::Environment(name));
+        }
+    }
+    match file.get(known.name) {
+        Some(value) => (value.clone(), Origin::File),
+        None => (known.default.to_owned(), Origin::Default),
+    }
+}
+
+type Commands = BTreeMap<String, exec::ExecCommand>;
+
+fn read_file(path: Option<&Path>) -> Result<(BTreeMap<String, String>, Commands), ConfigError> {
+    let (path, must_exist) = match path {
+        Some(path) => (path, true),
+        None => (Path::new("wakepost.toml"), false),
+    };
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !must_exist => {
+            return Ok(Default::default());
+        }
+        Err(error) => {
+            return Err(ConfigError(format!(
+                "cannot read {}: {error}",
+                path.display()
+            )));
+        }
+    };
+    parse_file(&text).map_err(|problem| ConfigError(format!("{}: {problem}", path.display())))
+}
+
+fn parse_file(text: &str) -> Result<(BTreeMap<String, String>, Commands), String> {
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| error.to_string())?;
+    let mut values = BTreeMap::new();
+    let mut commands = Commands::new();
+    for (name, value) in table {
+        match value {
+            toml::Value::Table(named) if name == "exec" => {
+                for (name, command) in named {
+                    check_exec_keys(&name, &command)?;
+                    commands.insert(name.clone(), exec::read(&name, command)?);
+                }
+            }
+            toml::Value::Table(section) => {
+                for (key, value) in section {
+                    put(&mut values, format!("{name}.{key}"), value)?;
+                }
+            }
+            value => put(&mut values, name, value)?,
+        }
+    }
+    Ok((values, commands))
+}
+
+fn put(
+    values: &mut BTreeMap<String, String>,
+    name: String,
+    value: toml::Value,
+) -> Result<(), String> {
+    let names = KNOWN.iter().map(|known| known.name);
+    if !names.clone().any(|known| known == name) {
+        return Err(unknown(&name, names));
+    }
+    let text = match value {
+        toml::Value::String(text) => text,
+        toml::Value::Array(items) => {
+            let texts: Option<Vec<&str>> = items.iter().map(toml::Value::as_str).collect();
+            texts
+                .ok_or_else(|| format!("{name} must be a list of texts"))?
+                .join(",")
+        }
+        toml::Value::Table(_) => return Err(format!("{name} cannot be a table")),
+        other => other.to_string(),
+    };
+    values.insert(name, text);
+    Ok(())
+}
+
+fn check_exec_keys(name: &str, command: &toml::Value) -> Result<(), String> {
+    let table = command
+        .as_table()
+        .ok_or_else(|| format!("exec.{name} must be a table"))?;
+    match table.keys().find(|key| !exec::KEYS.contains(&key.as_str())) {
+        Some(key) => Err(unknown(
+            &format!("exec.{name}.{key}"),
+            exec::KEYS.iter().copied(),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Says which known name is nearest.
+fn unknown<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let nearest = names.min_by_key(|known| distance(known, name).min(distance(known, last)));
+    match nearest {
+        Some(nearest) => format!("there is no setting {name}; did you mean {nearest}?"),
+        None => format!("there is no setting {name}"),
+    }
+}
+
+/// How many letters must change to get from one word to the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let cost = corner + usize::from(x != *y);
+            corner = row[j + 1];
+            row[j + 1] = cost.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}
+
+fn build(
+    values: &BTreeMap<&'static str, String>,
+    exec: Commands,
+    shown: Vec<Setting>,
+) -> Result<Config, String> {
+    let text = |name: &str| values.get(name).cloned().unwrap_or_default();
+    let some = |name: &str| Some(text(name)).filter(|text| !text.is_empty());
+    let number = |name: &str| -> Result<u64, String> {
+        text(name)
+            .parse()
+            .map_err(|_| format!("{name} must be a whole number, not {:?}", text(name)))
+    };
+    let flag = |name: &str| -> Result<bool, String> {
+        text(name)
+            .parse()
+            .map_err(|_| format!("{name} must be true or false, not {:?}", text(name)))
+    };
+    let admin_key = some("admin_key");
+    if admin_key
+        .as_ref()
+        .is_some_and(|key| key.chars().count() < 32)
+    {
+        return Err("WAKEPOST_ADMIN_KEY must have at least 32 characters".to_owned());
+    }
+    let database_url = some("database_url");
+    if database_url
+        .as_ref()
+        .is_some_and(|url| !url.starts_with("postgres://") && !url.starts_with("postgresql://"))
+    {
+        return Err(
+            "DATABASE_URL must begin with postgres:// (without it, SQLite is used)".to_owned(),
+        );
+    }
+    let log_json = match text("log_format").as_str() {
+        "json" => true,
+        "pretty" => false,
+        other => return Err(format!("log_format must be pretty or json, not {other:?}")),
+    };
+    Ok(Config {
+        listen: text("listen").parse().map_err(|_| {
+            format!(
+                "listen must be an address and a port, such as 127.0.0.1:8787, not {:?}",
+                text("listen")
+            )
+        })?,
+        data_dir: text("data_dir").into(),
+        database_url,
+        public_url: public_url(some("public_url"))?,
+        admin_key,
+        master_key: some("master_key"),
+        addresses: outbound::policy(flag("allow_http")?, &text("allow_private"))
+            .map_err(|problem| format!("allow_private: {problem}"))?,
+        trusted_proxies: networks(&text("trusted_proxies"))?,
+        push_concurrency: number("push_concurrency")?.clamp(1, 100_000) as usize,
+        connections_max: number("connections_max")?.clamp(1, 1_000_000) as usize,
+        shutdown_grace: Duration::from_secs(number("shutdown_grace_s")?),
+        retention: Retention {
+            bodies_days: number("retention.bodies_days")?,
+            events_days: number("retention.events_days")?,
+            runs_days: number("retention.runs_days")?,
+            receipts_days: number("retention.receipts_days")?,
+        },
+        exec,
+        log_json,
+        log_level: text("log_level"),
+        shown,
+    })
+}
+
+fn public_url(text: Option<String>) -> Result<Option<String>, String> {
+    let Some(text) = text else { return Ok(None) };
+    let wrong = || format!("public_url must be a plain http or https address, not {text:?}");
+    let url = url::Url::parse(&text).map_err(|_| wrong())?;
+    let plain = matches!(url.scheme(), "http" | "https")
+        && url.query().is_none()
+        && url.fragment().is_none()
+        && url.username().is_empty();
+    if plain { Ok(Some(text)) } else { Err(wrong()) }
+}
+
+fn networks(text: &str) -> Result<Vec<ipnet::IpNet>, String> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .map(|part| {
+            part.parse::<ipnet::IpNet>()
+                .or_else(|_| part.parse::<std::net::IpAddr>().map(ipnet::IpNet::from))
+                .map_err(|_| {
+                    format!("trusted_proxies: {part:?} is not a network such as 10.0.0.0/8")
+                })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nothing(_: &str) -> Option<String> {
+        None
+    }
+
+    #[test]
+    fn flags_win_over_environment_and_environment_over_defaults() {
+        let env = |name: &str| (name == "WAKEPOST_LISTEN").then(|| "127.0.0.1:1".to_owned());
+        let config = load(&Flags::default(), &env).unwrap();
+        assert_eq!(config.listen.port(), 1);
+        let flags = Flags {
+            values: [("listen", "127.0.0.1:2".to_owned())].into(),
+            ..Flags::default()
+        };
+        assert_eq!(load(&flags, &env).unwrap().listen.port(), 2);
+        assert_eq!(
+            load(&Flags::default(), &nothing).unwrap().listen.port(),
+            8787
+        );
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest_known_one() {
+        let problem = parse_file("lsten = \"x\"").unwrap_err();
+        assert_eq!(problem, "there is no setting lsten; did you mean listen?");
+        let problem = parse_file("[exec.a]\ncomand = [\"x\"]").unwrap_err();
+        assert_eq!(
+            problem,
+            "there is no setting exec.a.comand; did you mean command?"
+        );
+        let problem = parse_file("[retention]\nbodies = 3").unwrap_err();
+        assert!(problem.contains("retention.bodies_days"), "{problem}");
+    }
+
+    #[test]
+    fn secrets_are_never_shown() {
+        let env = |name: &str| (name == "WAKEPOST_ADMIN_KEY").then(|| "s".repeat(40));
+        let config = load(&Flags::default(), &env).unwrap();
+        assert!(
+            config
+                .shown
+                .iter()
+                .all(|setting| !setting.value.contains("sss"))
+        );
+    }
+
+    #[test]
+    fn a_command_needs_a_program() {
+        assert!(parse_file("[exec.a]\ncommand = []").is_err());
+        let (_, commands) = parse_file("[exec.a]\ncommand = [\"sh\", \"-c\", \"true\"]").unwrap();
+        assert_eq!(commands["a"].concurrency, 4);
+    }
+}

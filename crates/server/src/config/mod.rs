@@ -1,0 +1,66 @@
+//! Settings: flags over environment over `wakepost.toml` over defaults, each with its origin.
+
+mod exec;
+mod key;
+mod load;
+mod outbound;
+mod retention;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use exec::ExecCommand;
+pub use key::{MasterKeySource, master_key};
+pub use load::{ConfigError, Flags, Origin, Setting, load};
+pub use retention::Retention;
+
+use crate::outbound::AddressPolicy;
+
+/// Everything an operator can set.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Where SQLite and the key file live.
+    pub data_dir: PathBuf,
+    /// PostgreSQL, if not SQLite.
+    pub database_url: Option<String>,
+    /// The address the outside world reaches us at. `None`: the listen address.
+    pub public_url: Option<String>,
+    /// The first admin key, if the operator chose it.
+    pub admin_key: Option<String>,
+    /// The master key, base64, if not in its file.
+    pub master_key: Option<String>,
+    /// What requests that we send may reach.
+    pub addresses: AddressPolicy,
+    /// Whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<ipnet::IpNet>,
+    /// How many pushed runs may be under way on this node.
+    pub push_concurrency: usize,
+    /// How many connections are served at once.
+    pub connections_max: usize,
+    /// How long a stop waits for what is under way.
+    pub shutdown_grace: Duration,
+    /// How long history is kept.
+    pub retention: Retention,
+    /// Commands that jobs may name.
+    pub exec: BTreeMap<String, ExecCommand>,
+    /// `pretty` or `json`.
+    pub log_json: bool,
+    /// What is logged.
+    pub log_level: String,
+    /// Where each setting came from, in the order it is shown.
+    pub shown: Vec<Setting>,
+}
+
+impl Config {
+    /// The one base URL: for links and for whatever signs a URL. Without a slash at the end.
+    pub fn base_url(&self, listening: SocketAddr) -> String {
+        match &self.public_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => format!("http://{listening}"),
+        }
+    }
+}

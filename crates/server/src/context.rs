@@ -1,0 +1,91 @@
+//! What every part of the server may use: the store, the clock, the keys, the queue.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use wakepost_domain::ports::{Clock, Entropy};
+use wakepost_domain::{KeyId, Timestamp, Ulid};
+use wakepost_store::Store;
+use wakepost_store::moves::Ledger;
+use wakepost_store::vault::Vault;
+
+use crate::config::Config;
+use crate::directory::Directory;
+use crate::outbound::HttpClient;
+use crate::queue::Queue;
+use crate::telemetry::metrics::Metrics;
+use crate::tokens::Tokens;
+
+/// Tells the other nodes that something changed. A lost message costs a moment, never an event: every
+/// reader also looks for itself now and then.
+pub trait Hub: Send + Sync {
+    /// Sends a short word to all nodes, this one included.
+    fn tell(&self, message: &str);
+}
+
+/// For a node that is alone.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoHub;
+
+impl Hub for NoHub {
+    fn tell(&self, _message: &str) {}
+}
+
+/// The parts, connected once at start.
+pub struct Context {
+    /// What the operator set.
+    pub config: Config,
+    /// The one base URL, for links and signed URLs.
+    pub base_url: String,
+    /// The database.
+    pub store: Arc<dyn Store>,
+    /// The way into the ledger: the store, or whatever stands in front of it.
+    pub ledger: Arc<dyn Ledger + Send + Sync>,
+    /// Encryption at rest.
+    pub vault: Arc<Vault>,
+    /// Lease tokens and job keys.
+    pub tokens: Tokens,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub entropy: Arc<dyn Entropy>,
+    /// Settings, cached.
+    pub directory: Arc<Directory>,
+    /// Turns and leases.
+    pub queue: Arc<Queue>,
+    /// Requests that we send.
+    pub client: Arc<dyn HttpClient>,
+    /// The other nodes.
+    pub hub: Arc<dyn Hub>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Keys used since the last time it was written down.
+    pub used_keys: Mutex<HashMap<KeyId, Timestamp>>,
+    /// Ends when the server is asked to stop.
+    pub stop: CancellationToken,
+}
+
+impl Context {
+    /// The time now.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Notes that a key was used; a worker writes it down now and then.
+    pub fn key_used(&self, key: KeyId) {
+        self.used_keys.lock().insert(key, self.now());
+    }
+
+    /// A new id for something that happens now.
+    pub fn new_id(&self) -> Ulid {
+        Ulid::new(self.clock.now(), self.entropy.as_ref())
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Context")
+    }
+}

@@ -1,0 +1,172 @@
+//! Settings, cached: sources with their secrets opened, tenants, keys, lanes.
+//!
+//! What is kept here is only ever a copy. Alone on SQLite, every change goes through this process and
+//! drops the copy at once. On many nodes a change is told to all of them, and a copy is never older than
+//! [`MANY_NODES_TTL`].
+
+mod cache;
+mod policy;
+mod source;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use wakepost_domain::access::Key;
+use wakepost_domain::lane::{Lane, LaneId, LaneKey};
+use wakepost_domain::tenant::Tenant;
+use wakepost_domain::{SourceId, TenantId, limits};
+use wakepost_store::vault::{Slot, Vault};
+use wakepost_store::{Result, Store};
+
+use cache::Cache;
+pub use policy::Policy;
+pub use source::LiveSource;
+
+/// How old a copy may be where other nodes change settings too.
+pub const MANY_NODES_TTL: Duration = Duration::from_secs(1);
+
+/// The cached settings.
+pub struct Directory {
+    store: Arc<dyn Store>,
+    vault: Arc<Vault>,
+    sources: Cache<SourceId, Option<Arc<LiveSource>>>,
+    keys: Cache<[u8; 32], Option<Key>>,
+    tenants: Cache<(), Arc<Tenants>>,
+    lanes: RwLock<HashMap<LaneKey, Arc<Lane>>>,
+    lanes_by_id: RwLock<HashMap<LaneId, Arc<Lane>>>,
+}
+
+/// All tenants.
+#[derive(Debug, Default)]
+pub struct Tenants {
+    by_id: HashMap<TenantId, Arc<Tenant>>,
+    by_slug: HashMap<String, Arc<Tenant>>,
+}
+
+impl Directory {
+    /// A directory over a store. `ttl`: how old a copy may be; none where nobody else changes settings.
+    pub fn new(store: Arc<dyn Store>, vault: Arc<Vault>, ttl: Option<Duration>) -> Directory {
+        Directory {
+            store,
+            vault,
+            sources: Cache::new(ttl),
+            keys: Cache::new(ttl),
+            tenants: Cache::new(ttl),
+            lanes: RwLock::default(),
+            lanes_by_id: RwLock::default(),
+        }
+    }
+
+    /// A source, ready to verify with. `None`: there is none.
+    pub async fn source(&self, id: SourceId) -> Result<Option<Arc<LiveSource>>> {
+        if let Some(found) = self.sources.get(&id) {
+            return Ok(found);
+        }
+        let seen = self.sources.generation();
+        let found = match self.store.source(id).await? {
+            None => None,
+            Some(record) => {
+                let key = self.vault.key(record.tenant).await?;
+                let secrets = key.open(Slot::SourceSecrets(id), &record.secrets)?;
+                Some(Arc::new(LiveSource::new(record, &secrets, key)?))
+            }
+        };
+        self.sources.put(seen, id, found.clone());
+        Ok(found)
+    }
+
+    /// The live key with this hash.
+    pub async fn key(&self, hash: [u8; 32]) -> Result<Option<Key>> {
+        if let Some(found) = self.keys.get(&hash) {
+            return Ok(found);
+        }
+        let seen = self.keys.generation();
+        let found = self.store.key_by_hash(hash).await?;
+        self.keys.put(seen, hash, found.clone());
+        Ok(found)
+    }
+
+    /// A tenant by its number.
+    pub async fn tenant(&self, id: TenantId) -> Result<Option<Arc<Tenant>>> {
+        Ok(self.tenants().await?.by_id.get(&id).cloned())
+    }
+
+    /// A tenant by its slug.
+    pub async fn tenant_by_slug(&self, slug: &str) -> Result<Option<Arc<Tenant>>> {
+        Ok(self.tenants().await?.by_slug.get(slug).cloned())
+    }
+
+    async fn tenants(&self) -> Result<Arc<Tenants>> {
+        if let Some(found) = self.tenants.get(&()) {
+            return Ok(found);
+        }
+        let seen = self.tenants.generation();
+        let mut all = Tenants::default();
+        for tenant in self.store.tenants().await?.into_iter().map(Arc::new) {
+            all.by_id.insert(tenant.id, tenant.clone());
+            all.by_slug.insert(tenant.slug.clone(), tenant);
+        }
+        let all = Arc::new(all);
+        self.tenants.put(seen, (), all.clone());
+        Ok(all)
+    }
+
+    /// The lane of a key, made if need be. A tenant with very many names of jobs shares one lane for the
+    /// rest of them.
+    pub async fn lane(&self, key: LaneKey) -> Result<Arc<Lane>> {
+        if let Some(found) = self.lanes.read().get(&key) {
+            return Ok(found.clone());
+        }
+        let count = self.store.count_lanes(key.tenant).await?;
+        let stored = match count < limits::LANES_PER_TENANT_MAX as i64 {
+            true => key.clone(),
+            false => LaneKey {
+                name: String::new(),
+                ..key.clone()
+            },
+        };
+        let lane = Arc::new(self.store.lane(stored).await?);
+        self.lanes.write().insert(key, lane.clone());
+        self.lanes_by_id.write().insert(lane.id, lane.clone());
+        Ok(lane)
+    }
+
+    /// Lanes by number; unknown ones are missing. Lanes never change.
+    pub async fn lanes(&self, ids: &[LaneId]) -> Result<Vec<Arc<Lane>>> {
+        let mut found = Vec::with_capacity(ids.len());
+        let mut missing = Vec::new();
+        {
+            let known = self.lanes_by_id.read();
+            for id in ids {
+                match known.get(id) {
+                    Some(lane) => found.push(lane.clone()),
+                    None => missing.push(*id),
+                }
+            }
+        }
+        if !missing.is_empty() {
+            for lane in self.store.lanes(missing).await?.into_iter().map(Arc::new) {
+                self.lanes_by_id.write().insert(lane.id, lane.clone());
+                found.push(lane);
+            }
+        }
+        Ok(found)
+    }
+
+    /// A source changed.
+    pub fn forget_source(&self, id: SourceId) {
+        self.sources.forget(&id);
+    }
+
+    /// A key changed.
+    pub fn forget_keys(&self) {
+        self.keys.forget_all();
+    }
+
+    /// A tenant changed.
+    pub fn forget_tenants(&self) {
+        self.tenants.forget_all();
+    }
+}

@@ -1,0 +1,115 @@
+//! A source with everything at hand that its requests need.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wakepost_domain::source::{Source, SourceSecrets};
+use wakepost_domain::work::Priority;
+use wakepost_providers::{Facts, Provider, Settings, registry};
+use wakepost_store::moves::SourceRecord;
+use wakepost_store::vault::TenantKey;
+use wakepost_store::{Result, StoreError};
+
+/// A source, opened.
+pub struct LiveSource {
+    /// The source itself.
+    pub source: Source,
+    /// Its adapter.
+    pub provider: &'static dyn Provider,
+    /// What the adapter says about itself, with these settings.
+    pub facts: Facts,
+    /// The adapter's settings, secret ones included.
+    pub settings: Settings,
+    /// The tenant's key.
+    pub key: Arc<TenantKey>,
+    networks: Vec<ipnet::IpNet>,
+}
+
+impl std::fmt::Debug for LiveSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LiveSource({})", self.source.id)
+    }
+}
+
+impl LiveSource {
+    /// Opens a record; `secrets` is the sealed part, decrypted.
+    pub fn new(record: SourceRecord, secrets: &[u8], key: Arc<TenantKey>) -> Result<LiveSource> {
+        let damaged = |what: &str| StoreError::Corrupt(format!("source {}: {what}", record.id));
+        let secrets: SourceSecrets =
+            serde_json::from_slice(secrets).map_err(|_| damaged("its secrets cannot be read"))?;
+        let provider = registry::find(&record.provider)
+            .ok_or_else(|| damaged("its provider is not known here"))?;
+        let networks = record.config.allow_from.iter().map(|text| text.parse());
+        let networks = networks.collect::<std::result::Result<_, _>>();
+        let networks = networks.map_err(|_| damaged("allow_from is not a list of networks"))?;
+        let mut settings = record.config.settings.clone();
+        settings.extend(secrets.settings.clone());
+        Ok(LiveSource {
+            facts: provider.facts_for(&settings),
+            provider,
+            settings,
+            key,
+            networks,
+            source: Source {
+                id: record.id,
+                tenant: record.tenant,
+                provider: record.provider,
+                config: record.config,
+                secrets,
+                created_at: record.created_at,
+                updated_at: record.updated_at,
+            },
+        })
+    }
+
+    /// Whether a sender at this address is welcome.
+    pub fn allows(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.networks.is_empty()
+            || self
+                .networks
+                .iter()
+                .any(|network| network.contains(&address))
+    }
+
+    /// The largest body.
+    pub fn body_bytes_max(&self) -> usize {
+        self.source
+            .config
+            .max_body_bytes
+            .unwrap_or(self.facts.body_bytes_max)
+    }
+
+    /// How far a signed time may be off.
+    pub fn tolerance(&self) -> Duration {
+        self.source
+            .config
+            .tolerance_s
+            .map_or(self.facts.tolerance, Duration::from_secs)
+    }
+
+    /// Whether the body's hash is a second dedup key: by default where the id is outside what is signed, so
+    /// that a captured body cannot come back under a new id.
+    pub fn dedups_body(&self) -> bool {
+        self.source
+            .config
+            .dedup_body
+            .unwrap_or(!self.facts.id_is_signed && self.facts.signs_body)
+    }
+
+    /// Which queue its jobs wait in.
+    pub fn priority(&self) -> Priority {
+        self.source.config.priority.unwrap_or(self.facts.priority)
+    }
+
+    /// Settings that are still missing before it can verify a request.
+    pub fn missing(&self) -> Vec<String> {
+        if self.source.config.unsigned {
+            return Vec::new();
+        }
+        self.provider
+            .check_config(self.source.secrets.current.as_deref(), &self.settings)
+            .unwrap_or_else(|problem| vec![problem.field])
+    }
+}

@@ -1,0 +1,77 @@
+//! What a provider is answered.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use wakepost_domain::work::WorkKind;
+use wakepost_domain::{EventId, WorkId};
+use wakepost_providers::Answer;
+
+/// How long a provider should wait when we could not commit.
+const RETRY_AFTER_S: &str = "1";
+
+/// A refusal: a status and no more than its name. The reason is in the receipt.
+pub fn refusal(status: StatusCode) -> Response {
+    let title = status.canonical_reason().unwrap_or("Refused");
+    let code = title.to_ascii_lowercase().replace(' ', "_");
+    let body = format!(
+        "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{},\"code\":\"{code}\"}}",
+        status.as_u16()
+    );
+    let mut answer = Response::new(Body::from(body));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
+    if matches!(
+        status,
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
+    ) {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+    }
+    if matches!(
+        status,
+        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT | StatusCode::BAD_REQUEST
+    ) {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(
+            header::ALLOW,
+            HeaderValue::from_static("POST, GET, OPTIONS"),
+        );
+    }
+    answer
+}
+
+/// An event that was stored, or was there already.
+pub fn stored(status: StatusCode, word: &str, event: EventId, has_job: bool) -> Response {
+    let job = match has_job {
+        true => format!(
+            ",\"job_id\":\"{}\"",
+            WorkId::first_of(event).text(WorkKind::Job)
+        ),
+        false => String::new(),
+    };
+    let body = format!("{{\"status\":\"{word}\",\"event_id\":\"{event}\"{job}}}");
+    let mut answer = Response::new(Body::from(body));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    answer
+}
+
+/// What a provider's handshake prescribes.
+pub fn prescribed(answer: Answer) -> Response {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
+    (
+        status,
+        [(header::CONTENT_TYPE, answer.content_type)],
+        answer.body,
+    )
+        .into_response()
+}

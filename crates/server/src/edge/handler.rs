@@ -1,0 +1,278 @@
+//! The handler, in the strict order of the spec.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Path, State};
+use axum::response::Response;
+use http::request::Parts;
+use http::{Method, Request, StatusCode, header};
+use wakepost_domain::receipt::Verdict;
+use wakepost_domain::{ReceiptId, SourceId, Timestamp};
+use wakepost_providers::{Check, Refusal};
+use wakepost_store::StoreError;
+use wakepost_store::moves::NewReceipt;
+
+use super::accept::{Passed, accept};
+use super::body::{self, NoBody};
+use super::{Door, answer, peer};
+use crate::context::Context;
+use crate::directory::LiveSource;
+use crate::telemetry::metrics::Receipt;
+
+/// A refusal on its way out: what the sender sees, what the operator sees.
+struct Refused {
+    status: StatusCode,
+    verdict: Verdict,
+    reason: String,
+}
+
+impl Refused {
+    fn new(status: StatusCode, verdict: Verdict, reason: impl ToString) -> Refused {
+        Refused {
+            status,
+            verdict,
+            reason: reason.to_string(),
+        }
+    }
+}
+
+/// Receives one request of a provider.
+pub async fn receive(
+    State(door): State<Door>,
+    Path(source): Path<String>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request<Body>,
+) -> Response {
+    let arrived = Instant::now();
+    let context = &door.context;
+    let found = match source.parse::<SourceId>() {
+        Ok(id) => context.directory.source(id).await,
+        Err(_) => return answer::refusal(StatusCode::NOT_FOUND),
+    };
+    let live = match found {
+        Ok(Some(live)) if live.source.config.enabled => live,
+        Ok(_) => return answer::refusal(StatusCode::NOT_FOUND),
+        Err(error) => {
+            tracing::warn!(%error, "a source could not be looked up");
+            return answer::refusal(StatusCode::SERVICE_UNAVAILABLE);
+        }
+    };
+    let (parts, body) = request.into_parts();
+    let sender = peer::address(peer.ip(), &parts.headers, &context.config.trusted_proxies);
+    let receipt = receipt(context, &live, sender);
+    match take_in(
+        context,
+        &live,
+        parts,
+        body,
+        sender,
+        receipt.clone(),
+        arrived,
+    )
+    .await
+    {
+        Ok((verdict, response)) => {
+            count(context, &live, verdict);
+            if verdict == Verdict::Accepted {
+                context
+                    .metrics
+                    .ack_seconds
+                    .observe(arrived.elapsed().as_secs_f64());
+            }
+            response
+        }
+        Err(refused) => {
+            count(context, &live, refused.verdict);
+            door.rejections.leave(NewReceipt {
+                verdict: refused.verdict,
+                latency_us: micros(arrived),
+                detail: Some(refused.reason),
+                ..receipt
+            });
+            answer::refusal(refused.status)
+        }
+    }
+}
+
+async fn take_in(
+    context: &Arc<Context>,
+    live: &Arc<LiveSource>,
+    parts: Parts,
+    body: Body,
+    sender: IpAddr,
+    receipt: NewReceipt,
+    arrived: Instant,
+) -> Result<(Verdict, Response), Refused> {
+    let url = format!(
+        "{}{}",
+        context.base_url,
+        parts.uri.path_and_query().map_or("/", |path| path.as_str())
+    );
+    let declared = before_body(live, &parts, sender)?;
+    if parts.method != Method::POST {
+        let asked = wakepost_providers::Request {
+            method: &parts.method,
+            url: &url,
+            headers: &parts.headers,
+            body: b"",
+        };
+        return match live.provider.handshake(&asked, &live.settings) {
+            Some(prescribed) => Ok((Verdict::Handshake, answer::prescribed(prescribed))),
+            None => Err(Refused::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                Verdict::Malformed,
+                "only POST",
+            )),
+        };
+    }
+    let body = body::read(body, declared, live.body_bytes_max())
+        .await
+        .map_err(no_body)?;
+    let now = context.now();
+    let asked = wakepost_providers::Request {
+        method: &parts.method,
+        url: &url,
+        headers: &parts.headers,
+        body: &body,
+    };
+    if !live.source.config.unsigned {
+        verify(live, &asked, now)?;
+    }
+    if let Some(prescribed) = live.provider.signed_handshake(&asked, &live.settings) {
+        return Ok((Verdict::Handshake, answer::prescribed(prescribed)));
+    }
+    let passed = Passed {
+        source: live.clone(),
+        headers: parts.headers,
+        body,
+        url,
+        receipt: NewReceipt {
+            latency_us: micros(arrived),
+            ..receipt
+        },
+        now,
+    };
+    let outcome = accept(context, passed).await.map_err(unavailable)?;
+    let status = match outcome.verdict {
+        Verdict::Accepted => {
+            StatusCode::from_u16(live.facts.accepted_status).unwrap_or(StatusCode::ACCEPTED)
+        }
+        _ => StatusCode::OK,
+    };
+    let stored = answer::stored(
+        status,
+        outcome.verdict.as_str(),
+        outcome.event,
+        outcome.has_job,
+    );
+    Ok((outcome.verdict, stored))
+}
+
+/// Everything that can be refused before the body is read. Answers the declared length.
+fn before_body(live: &LiveSource, parts: &Parts, sender: IpAddr) -> Result<Option<usize>, Refused> {
+    if !matches!(parts.method, Method::POST | Method::GET | Method::OPTIONS) {
+        return Err(Refused::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            Verdict::Malformed,
+            format!("the method was {}", parts.method),
+        ));
+    }
+    if !live.allows(sender) {
+        let reason = format!("{sender} is not in allow_from");
+        return Err(Refused::new(
+            StatusCode::NOT_FOUND,
+            Verdict::AddressRefused,
+            reason,
+        ));
+    }
+    let declared = parts
+        .headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|text| text.parse().ok());
+    // What is compressed would have to be inflated before anything is verified.
+    let encoding = parts.headers.get(header::CONTENT_ENCODING);
+    if encoding.is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Err(Refused::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Verdict::Malformed,
+            "the body has a content encoding",
+        ));
+    }
+    Ok(declared)
+}
+
+fn no_body(reason: NoBody) -> Refused {
+    match reason {
+        NoBody::TooLarge => Refused::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            Verdict::Oversize,
+            "the body is larger than max_body_bytes",
+        ),
+        NoBody::TooSlow => Refused::new(
+            StatusCode::REQUEST_TIMEOUT,
+            Verdict::TooSlow,
+            "the body did not arrive in time",
+        ),
+        NoBody::Broken => Refused::new(
+            StatusCode::BAD_REQUEST,
+            Verdict::Malformed,
+            "the body was cut off",
+        ),
+    }
+}
+
+fn verify(
+    live: &LiveSource,
+    asked: &wakepost_providers::Request<'_>,
+    now: Timestamp,
+) -> Result<(), Refused> {
+    let secrets: Vec<&str> = live.source.secrets.live(now).collect();
+    let check = Check {
+        secrets: &secrets,
+        settings: &live.settings,
+        now,
+        tolerance: live.tolerance(),
+    };
+    let Err(refusal) = live.provider.verify(asked, &check) else {
+        return Ok(());
+    };
+    let status = match &refusal {
+        Refusal::Signature(_) => StatusCode::UNAUTHORIZED,
+        Refusal::Stale { .. } => StatusCode::FORBIDDEN,
+        Refusal::Unready(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Err(Refused::new(status, refusal.verdict(), refusal))
+}
+
+fn unavailable(error: StoreError) -> Refused {
+    tracing::warn!(%error, "an event could not be stored");
+    Refused::new(StatusCode::SERVICE_UNAVAILABLE, Verdict::Unavailable, error)
+}
+
+fn receipt(context: &Context, live: &LiveSource, sender: IpAddr) -> NewReceipt {
+    NewReceipt {
+        id: ReceiptId(context.new_id()),
+        tenant: live.source.tenant,
+        source: live.source.id,
+        remote_addr: Some(sender.to_string()),
+        verdict: Verdict::Accepted,
+        latency_us: 0,
+        detail: None,
+    }
+}
+
+fn micros(since: Instant) -> i32 {
+    i32::try_from(since.elapsed().as_micros()).unwrap_or(i32::MAX)
+}
+
+fn count(context: &Context, live: &LiveSource, verdict: Verdict) {
+    let labels = Receipt {
+        provider: live.provider.name(),
+        verdict: verdict.as_str(),
+    };
+    context.metrics.received.get_or_create(&labels).inc();
+}

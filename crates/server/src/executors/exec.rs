@@ -1,0 +1,257 @@
+//! The exec executor: a local command per job, in a process group of its own.
+
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, Command};
+use wakepost_domain::limits;
+use wakepost_domain::work::WorkKind;
+use wakepost_store::moves::Progress;
+use wakepost_store::vault::Slot;
+
+use super::Finished;
+use super::answer::Said;
+use super::lease::{self, Stop};
+use crate::config::ExecCommand;
+use crate::context::Context;
+use crate::queue::Pushed;
+
+/// How long a command has to end after it was asked to.
+const TERM_PATIENCE: Duration = Duration::from_secs(10);
+/// How many lines of standard error become progress.
+const LINES_MAX: usize = 500;
+/// What a command inherits from our environment. Everything else may hold secrets of ours.
+const INHERITED: [&str; 8] = [
+    "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SHELL",
+];
+
+/// Exit codes 64 to 78 say that trying again is no use, except 75, "try again later" (sysexits.h).
+fn is_final(code: i32) -> bool {
+    (64..=78).contains(&code) && code != 75
+}
+
+/// Runs the command of a job.
+pub(crate) async fn run(context: &Context, item: &Pushed, name: &str, job: &Value) -> Finished {
+    let failed = |error: String, retryable| Finished::Failed {
+        error,
+        retryable,
+        retry_after: None,
+    };
+    let Some(command) = context.config.exec.get(name) else {
+        return failed(format!("there is no [exec.{name}] on this node"), true);
+    };
+    let mut child = match start(context, item, command, job) {
+        Ok(child) => child,
+        Err(error) => {
+            return failed(
+                format!("cannot start {}: {error}", command.command[0]),
+                true,
+            );
+        }
+    };
+    let group = child.id().and_then(|id| Pid::from_raw(id as i32));
+    let timeout = command
+        .timeout
+        .unwrap_or(item.2.run_timeout)
+        .min(item.2.run_timeout);
+    let outcome = tokio::select! {
+        outcome = talk(context, item, &mut child, job) => Ok(outcome),
+        stop = lease::keep(context, item, timeout) => Err(stop),
+    };
+    match outcome {
+        Ok(Ok((status, output))) => {
+            // Whatever the command left running in its group ends with it.
+            signal(group, Signal::KILL);
+            read(status, &output)
+        }
+        Ok(Err(error)) => {
+            signal(group, Signal::KILL);
+            failed(format!("lost touch with the command: {error}"), true)
+        }
+        Err(stop) => {
+            end(&mut child, group, stop).await;
+            match stop {
+                Stop::Lost => Finished::Lost,
+                Stop::Cancelled => Finished::Cancelled,
+                Stop::TimedOut => failed("the command took too long".to_owned(), true),
+                Stop::NodeStops => Finished::HandBack,
+            }
+        }
+    }
+}
+
+fn start(
+    context: &Context,
+    item: &Pushed,
+    command: &ExecCommand,
+    job: &Value,
+) -> std::io::Result<Child> {
+    let ticket = &item.0.ticket;
+    let mut process = Command::new(&command.command[0]);
+    process
+        .args(&command.command[1..])
+        .env_clear()
+        .envs(
+            INHERITED
+                .iter()
+                .filter_map(|name| Some((*name, std::env::var_os(name)?))),
+        )
+        .envs(&command.env)
+        .env("WAKEPOST_URL", &context.base_url)
+        .env("WAKEPOST_KEY", context.tokens.job_key(ticket))
+        .env("WAKEPOST_JOB_ID", ticket.work.text(WorkKind::Job))
+        .env("WAKEPOST_RUN_ID", ticket.run_id().to_string())
+        .env(
+            "WAKEPOST_EVENT_ID",
+            job["envelope"]["event_id"].as_str().unwrap_or_default(),
+        )
+        .env(
+            "WAKEPOST_TENANT",
+            job["tenant"].as_str().unwrap_or_default(),
+        )
+        .env(
+            "WAKEPOST_LEASE_TOKEN",
+            job["lease_token"].as_str().unwrap_or_default(),
+        )
+        .env(
+            "TRACEPARENT",
+            job["traceparent"].as_str().unwrap_or_default(),
+        )
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    if let Some(directory) = &command.directory {
+        process.current_dir(directory);
+    }
+    process.spawn()
+}
+
+/// Gives the job, takes the output, and waits for the end.
+async fn talk(
+    context: &Context,
+    item: &Pushed,
+    child: &mut Child,
+    job: &Value,
+) -> std::io::Result<(ExitStatus, Vec<u8>)> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let give = async {
+        if let Some(mut stdin) = stdin {
+            // A command that does not read its job is free not to.
+            let _ = stdin.write_all(job.to_string().as_bytes()).await;
+        }
+    };
+    let take = async {
+        match stdout {
+            Some(stdout) => read_bounded(stdout).await,
+            None => Ok(Vec::new()),
+        }
+    };
+    let listen = async {
+        if let Some(stderr) = stderr {
+            report(context, item, stderr).await;
+        }
+    };
+    let ((), output, (), status) = tokio::join!(give, take, listen, child.wait());
+    Ok((status?, output?))
+}
+
+/// Reads to the end, so that the command can write, and keeps one byte more than is allowed.
+async fn read_bounded(mut from: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
+    let mut kept = Vec::new();
+    (&mut from)
+        .take(limits::DOCUMENT_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut kept)
+        .await?;
+    tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
+    Ok(kept)
+}
+
+/// Lines of standard error become progress.
+async fn report(context: &Context, item: &Pushed, stderr: impl AsyncRead + Unpin) {
+    let ticket = item.0.ticket;
+    let Ok(key) = context.vault.key(ticket.tenant).await else {
+        return;
+    };
+    let mut lines = BufReader::new(stderr);
+    let mut line = Vec::new();
+    let mut count = 0;
+    loop {
+        line.clear();
+        let read = (&mut lines)
+            .take(limits::ERROR_BYTES_MAX as u64)
+            .read_until(b'\n', &mut line)
+            .await;
+        if !matches!(read, Ok(1..)) {
+            return;
+        }
+        count += 1;
+        let text = String::from_utf8_lossy(&line);
+        if count > LINES_MAX || text.trim().is_empty() {
+            continue;
+        }
+        let content = json!({"message": text.trim_end()}).to_string();
+        let content = key.seal(Slot::Progress(ticket.work), content.as_bytes());
+        // Progress is for people: a line that gets lost is no reason to stop.
+        let _ = context.store.progress(Progress { ticket, content }).await;
+    }
+}
+
+fn read(status: ExitStatus, output: &[u8]) -> Finished {
+    let failed = |error: String, retryable| Finished::Failed {
+        error,
+        retryable,
+        retry_after: None,
+    };
+    match status.code() {
+        Some(0) => {
+            let said = Said::read(output, true);
+            if said.fits() && output.len() <= limits::DOCUMENT_BYTES_MAX {
+                Finished::Done(said)
+            } else {
+                failed("the command's output is too large".to_owned(), false)
+            }
+        }
+        Some(code) => failed(
+            format!("the command ended with exit code {code}"),
+            !is_final(code),
+        ),
+        None => failed(format!("the command was ended by {status}"), true),
+    }
+}
+
+/// Asks the group to end, then makes it.
+async fn end(child: &mut Child, group: Option<Pid>, stop: Stop) {
+    // A run without a lease must not do one thing more.
+    if stop != Stop::Lost {
+        signal(group, Signal::TERM);
+        let _ = tokio::time::timeout(TERM_PATIENCE, child.wait()).await;
+    }
+    signal(group, Signal::KILL);
+    let _ = child.wait().await;
+}
+
+fn signal(group: Option<Pid>, signal: Signal) {
+    if let Some(group) = group {
+        // The group may be gone already.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_codes_that_say_so_are_final() {
+        let finals: Vec<i32> = (0..=255).filter(|code| is_final(*code)).collect();
+        assert_eq!(
+            finals,
+            [64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 76, 77, 78]
+        );
+    }
+}

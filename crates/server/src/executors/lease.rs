@@ -1,0 +1,60 @@
+//! Keeping a pushed run's lease alive, and knowing when to stop it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wakepost_store::StoreError;
+use wakepost_store::moves::Heartbeat;
+
+use crate::context::Context;
+use crate::queue::Pushed;
+
+/// A run ends itself this long before its last moment, so that its end is still recorded.
+const MARGIN: Duration = Duration::from_secs(2);
+
+/// Why a run has to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// The lease is somebody else's, or nobody's.
+    Lost,
+    /// An operator asked for it.
+    Cancelled,
+    /// It took too long.
+    TimedOut,
+    /// The node stops, and its grace is over.
+    NodeStops,
+}
+
+/// Renews the lease until the run has to stop. Never returns while it may go on.
+pub async fn keep(context: &Context, item: &Pushed, timeout: Duration) -> Stop {
+    let (claimed, _, policy) = item;
+    let end = Instant::now()
+        + timeout
+            .saturating_sub(MARGIN)
+            .max(Duration::from_millis(500));
+    // Often enough that a stop which was asked for is heard soon.
+    let period = (policy.lease / 3).clamp(Duration::from_millis(300), Duration::from_secs(2));
+    let stopping = async {
+        context.stop.cancelled().await;
+        tokio::time::sleep(context.config.shutdown_grace).await;
+    };
+    tokio::pin!(stopping);
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(period) => {}
+            () = tokio::time::sleep_until(end) => return Stop::TimedOut,
+            () = &mut stopping => return Stop::NodeStops,
+        }
+        let beat = Heartbeat {
+            ticket: claimed.ticket,
+            extend: policy.lease,
+            cost: None,
+        };
+        match context.store.heartbeat(vec![beat]).await.pop() {
+            Some(Ok(answer)) if answer.cancel_requested => return Stop::Cancelled,
+            Some(Err(StoreError::LeaseLost)) => return Stop::Lost,
+            // The store is down: the lease lasts a while, and the next beat may get through.
+            Some(Ok(_) | Err(_)) | None => {}
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The program `wakepost`, as a library, so that tests and benchmarks can hold its parts.
+//!
+//! Data moves one way: edge → ledger → queue → executor → outside, and every handover is one transaction.
+//! [`app`] is the only place that connects things; nothing else knows it is there.
+
+pub mod api;
+pub mod app;
+pub mod cli;
+pub mod config;
+pub mod context;
+pub mod demo;
+pub mod directory;
+pub mod edge;
+pub mod executors;
+pub mod listener;
+pub mod outbound;
+pub mod queue;
+pub mod system;
+pub mod telemetry;
+pub mod tokens;
+pub mod view;
+pub mod workers;

@@ -1,0 +1,119 @@
+//! The HTTP listener: real timeouts and limits on everything a peer can do to a connection.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+/// How long a peer may take to send its headers; also how long an idle connection is kept.
+pub const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many headers a request may have.
+const HEADERS_MAX: usize = 100;
+/// How large the head of a request may be.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// HTTP/2 streams on one connection.
+const STREAMS_MAX: u32 = 128;
+/// How long accepting pauses after an error such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves until `stop`, then lets what is under way end, for at most `grace`.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    connections_max: usize,
+    stop: CancellationToken,
+    grace: Duration,
+) {
+    let places = Arc::new(Semaphore::new(connections_max));
+    let graceful = GracefulShutdown::new();
+    loop {
+        let place = tokio::select! {
+            place = places.clone().acquire_owned() => place,
+            () = stop.cancelled() => break,
+        };
+        let Ok(place) = place else { break };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let connection = connection(stream, peer, router.clone(), &graceful);
+        tokio::spawn(async move {
+            connection.await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(grace, graceful.shutdown())
+        .await
+        .is_err()
+    {
+        tracing::warn!("some connections did not end within the grace period");
+    }
+}
+
+fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    graceful: &GracefulShutdown,
+) -> impl Future<Output = ()> + Send + use<> {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let router = router.clone();
+        async move {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            let answer: Result<Response<Body>, Infallible> = router.oneshot(request).await;
+            answer
+        }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS_TIMEOUT)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .half_close(false);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .max_pending_accept_reset_streams(20)
+        .max_local_error_reset_streams(Some(100))
+        .keep_alive_interval(Duration::from_secs(20))
+        .keep_alive_timeout(HEADERS_TIMEOUT);
+    let served = builder
+        .serve_connection(TokioIo::new(stream), service)
+        .into_owned();
+    let watched = graceful.watch(served);
+    async move {
+        // A peer that breaks off or breaks the rules is its own business.
+        if let Err(error) = watched.await {
+            tracing::debug!(%peer, %error, "a connection ended badly");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Requests that Wakepost sends: jobs pushed to agents, and later deliveries, callbacks and
+//! pre-flights. Callers read a URL with [`Target::parse`] and send through [`HttpClient`]; what
+//! an answer means (success, retry, dead letter) is theirs to say.
+//!
+//! Every attempt resolves the name, checks every address, and connects only to a checked one.
+//! Nothing here follows a redirect, asks an environment proxy, inflates a body, waits past the
+//! request's one deadline or keeps more bytes than asked for.
+
+pub mod address;
+mod answer;
+mod client;
+mod connector;
+mod fault;
+mod guarded;
+mod policy;
+mod progress;
+mod resolve;
+pub mod retry_after;
+mod target;
+
+pub use client::{
+    HttpClient, KeepBody, OutboundAnswer, OutboundRequest, SendError, SendErrorClass, Timings,
+    Trust,
+};
+pub use guarded::{ClientSettings, GuardedClient};
+pub use policy::{AddressPolicy, Allow, InvalidAllow};
+pub use resolve::{Resolver, SystemResolver};
+pub use target::{Target, TargetHost, TargetRefusal};
+
+#[cfg(test)]
+mod tests;

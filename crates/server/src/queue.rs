@@ -1,0 +1,343 @@
+//! Turns and leases: who gets the next item.
+//!
+//! [`Turns`] (in the domain) decides which lanes to ask, the store hands out leases. This room keeps the two
+//! together, holds the workers that wait for work, and passes hints on: a commit, a timer, a rescued lease,
+//! a word from another node.
+
+mod waiting;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use wakepost_domain::executor::Executor;
+use wakepost_domain::fair::{Take, Turns, Wanted};
+use wakepost_domain::lane::{Lane, LaneId};
+use wakepost_domain::{SourceId, TenantId};
+use wakepost_store::moves::{ClaimLane, ClaimRequest, Claimed};
+use wakepost_store::{Result, Store};
+
+use crate::context::Hub;
+use crate::directory::{Directory, Policy};
+use waiting::Waiting;
+
+/// How long a waiting worker sleeps at most before it looks for itself: the net under lost hints.
+const SAFETY_POLL: Duration = Duration::from_secs(1);
+/// How often one claim may go round when lanes turn out to be empty.
+const ROUNDS_MAX: usize = 8;
+
+/// What a worker asks for.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// The worker's name.
+    pub worker: String,
+    /// At most this many.
+    pub max: u32,
+    /// How long to wait for the first.
+    pub wait: Duration,
+    /// Of this tenant only.
+    pub tenant: Option<TenantId>,
+    /// Of these kinds only.
+    pub kinds: Option<Vec<String>>,
+    /// Of these sources only.
+    pub sources: Option<Vec<SourceId>>,
+    /// How long the leases should last.
+    pub lease: Option<Duration>,
+}
+
+impl Ask {
+    fn wants(&self, lane: &Lane) -> bool {
+        let key = &lane.key;
+        self.tenant.is_none_or(|tenant| tenant == key.tenant)
+            && self
+                .kinds
+                .as_ref()
+                .is_none_or(|kinds| kinds.contains(&key.name))
+            && self.sources.as_ref().is_none_or(|sources| {
+                key.origin
+                    .is_some_and(|origin| sources.contains(&SourceId(origin)))
+            })
+    }
+}
+
+/// Which of the two ways an item reaches its agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Pulled,
+    Pushed,
+}
+
+#[derive(Default)]
+struct Rings {
+    pulled: Turns,
+    pushed: Turns,
+    waiting: Waiting,
+    /// How the items of each pushed lane run.
+    executors: HashMap<LaneId, Executor>,
+    /// Lanes that were short while a bound on running items applied: a freed place brings them back.
+    parked: HashMap<TenantId, HashSet<LaneId>>,
+}
+
+impl Rings {
+    fn turns(&mut self, way: Way) -> &mut Turns {
+        match way {
+            Way::Pulled => &mut self.pulled,
+            Way::Pushed => &mut self.pushed,
+        }
+    }
+
+    /// Plans a claim of items that this node runs itself, as far as it has places for them.
+    fn plan_pushed(&mut self, max: u32, places: &Places<'_>) -> Vec<Take> {
+        let Rings {
+            pushed, executors, ..
+        } = self;
+        let free = |lane: LaneId| executors.get(&lane).map_or(0, places);
+        let wanted = |lane: &Lane| free(lane.id) > 0;
+        let mut plan = pushed.plan(
+            max,
+            Wanted {
+                tenant: None,
+                lane: Some(&wanted),
+            },
+        );
+        let mut taken: HashMap<&Executor, usize> = HashMap::new();
+        for take in &mut plan {
+            let Some(executor) = executors.get(&take.lane) else {
+                continue;
+            };
+            let used = taken.entry(executor).or_default();
+            take.count = take
+                .count
+                .min(u32::try_from(places(executor).saturating_sub(*used)).unwrap_or(0));
+            *used += take.count as usize;
+        }
+        plan.retain(|take| take.count > 0);
+        plan
+    }
+}
+
+/// How many more items of an executor this node can run.
+pub type Places<'a> = dyn Fn(&Executor) -> usize + Sync + 'a;
+
+/// An item to run here, with its lane and the rules for it.
+pub type Pushed = (Claimed, Arc<Lane>, Policy);
+
+/// The queue of this node.
+pub struct Queue {
+    store: Arc<dyn Store>,
+    directory: Arc<Directory>,
+    hub: Arc<dyn Hub>,
+    rings: Mutex<Rings>,
+    pushed: Notify,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Queue")
+    }
+}
+
+impl Queue {
+    /// A queue over a store.
+    pub fn new(store: Arc<dyn Store>, directory: Arc<Directory>, hub: Arc<dyn Hub>) -> Queue {
+        Queue {
+            store,
+            directory,
+            hub,
+            rings: Mutex::default(),
+            pushed: Notify::new(),
+        }
+    }
+
+    /// A lane got ready work through this node: serve it, and tell the others.
+    pub async fn hint(&self, lane: &Arc<Lane>, count: usize) {
+        self.hub.tell(&format!("w:{}", lane.id.0));
+        self.hint_here(lane, count).await;
+    }
+
+    /// Lanes may have ready work, wherever it came from.
+    pub async fn hint_lanes(&self, ids: &[LaneId]) -> Result<()> {
+        for lane in self.directory.lanes(ids).await? {
+            self.hint_here(&lane, 1).await;
+        }
+        Ok(())
+    }
+
+    /// As [`Queue::hint_lanes`], and the other nodes are told.
+    pub async fn hint_all_nodes(&self, ids: &[LaneId]) -> Result<()> {
+        for id in ids {
+            self.hub.tell(&format!("w:{}", id.0));
+        }
+        self.hint_lanes(ids).await
+    }
+
+    async fn hint_here(&self, lane: &Arc<Lane>, count: usize) {
+        // Without a policy (the store is down) the slow resync will come back to it.
+        let Ok(policy) = self.directory.policy(lane).await else {
+            return;
+        };
+        let mut rings = self.rings.lock();
+        if policy.executor.is_pushed() {
+            rings.pushed.set_weight(lane.key.tenant, policy.weight);
+            rings.pushed.hint(lane);
+            rings.executors.insert(lane.id, policy.executor);
+            self.pushed.notify_one();
+        } else {
+            rings.pulled.set_weight(lane.key.tenant, policy.weight);
+            rings.pulled.hint(lane);
+            rings.waiting.wake(lane, count);
+        }
+    }
+
+    /// A place under a bound on running items got free: the lanes that waited for it may go on.
+    pub async fn cap_freed(&self, tenant: TenantId) -> Result<()> {
+        self.hub.tell(&format!("c:{}", tenant.0));
+        self.unpark(tenant).await
+    }
+
+    /// As [`Queue::cap_freed`], told by another node.
+    pub async fn unpark(&self, tenant: TenantId) -> Result<()> {
+        let lanes = self.rings.lock().parked.remove(&tenant).unwrap_or_default();
+        self.hint_lanes(&lanes.into_iter().collect::<Vec<_>>())
+            .await
+    }
+
+    /// Leases items to a worker, waiting for the first if need be.
+    pub async fn lease(&self, ask: &Ask, stop: &CancellationToken) -> Result<Vec<Claimed>> {
+        let deadline = Instant::now() + ask.wait;
+        loop {
+            // Registered before looking, so that a hint between the look and the sleep is not missed.
+            let place = waiting::Place::take(&self.rings, ask);
+            let mut got = Vec::new();
+            for _ in 0..ROUNDS_MAX {
+                let wanted = |lane: &Lane| ask.wants(lane);
+                let room = ask.max - got.len() as u32;
+                let want = Wanted {
+                    tenant: ask.tenant,
+                    lane: Some(&wanted),
+                };
+                let plan = self.rings.lock().pulled.plan(room, want);
+                if plan.is_empty() {
+                    break;
+                }
+                self.claim(Way::Pulled, &ask.worker, &plan, ask.lease, &mut got)
+                    .await?;
+            }
+            if !got.is_empty() || Instant::now() >= deadline || stop.is_cancelled() {
+                return Ok(got.into_iter().map(|(claimed, _, _)| claimed).collect());
+            }
+            let nap = deadline.min(Instant::now() + SAFETY_POLL);
+            tokio::select! {
+                () = place.woken() => {}
+                () = tokio::time::sleep_until(nap) => {}
+                () = stop.cancelled() => {}
+            }
+            place.look_again();
+        }
+    }
+
+    /// Claims items that this node itself shall run.
+    pub async fn claim_pushed(
+        &self,
+        worker: &str,
+        max: u32,
+        places: &Places<'_>,
+    ) -> Result<Vec<Pushed>> {
+        let mut got = Vec::new();
+        let plan = self.rings.lock().plan_pushed(max, places);
+        if !plan.is_empty() {
+            self.claim(Way::Pushed, worker, &plan, None, &mut got)
+                .await?;
+        }
+        Ok(got)
+    }
+
+    /// Waits until pushed work may be ready.
+    pub async fn pushed_ready(&self) {
+        self.pushed.notified().await;
+    }
+
+    /// Says that a place for pushed work is free.
+    pub fn push_place_free(&self) {
+        self.pushed.notify_one();
+    }
+
+    async fn claim(
+        &self,
+        way: Way,
+        worker: &str,
+        plan: &[Take],
+        lease: Option<Duration>,
+        got: &mut Vec<Pushed>,
+    ) -> Result<()> {
+        let ids: Vec<LaneId> = plan.iter().map(|take| take.lane).collect();
+        let mut request = ClaimRequest {
+            worker: worker.to_owned(),
+            lanes: Vec::new(),
+        };
+        let mut known = HashMap::new();
+        for lane in self.directory.lanes(&ids).await? {
+            let policy = self.directory.policy(&lane).await?;
+            // The source's executor changed since the hint: the lane belongs to the other ring now.
+            if policy.executor.is_pushed() != (way == Way::Pushed) {
+                self.rings.lock().turns(way).remove(lane.id);
+                self.hint_here(&lane, 1).await;
+                continue;
+            }
+            let count = plan
+                .iter()
+                .find(|take| take.lane == lane.id)
+                .map_or(0, |take| take.count);
+            request.lanes.push(ClaimLane {
+                lane: lane.id,
+                count,
+                lease: lease.unwrap_or(policy.lease),
+                run_timeout: policy.run_timeout,
+                caps: policy.caps.clone(),
+            });
+            known.insert(lane.id, (lane, policy));
+        }
+        if request.lanes.is_empty() {
+            return Ok(());
+        }
+        let claimed = self.store.claim(request).await?;
+        self.report(way, plan, &claimed, &known);
+        got.extend(claimed.into_iter().filter_map(|item| {
+            let (lane, policy) = known.get(&item.lane)?;
+            Some((item, lane.clone(), policy.clone()))
+        }));
+        Ok(())
+    }
+
+    fn report(
+        &self,
+        way: Way,
+        plan: &[Take],
+        claimed: &[Claimed],
+        known: &HashMap<LaneId, (Arc<Lane>, Policy)>,
+    ) {
+        let mut counts: HashMap<LaneId, u32> = HashMap::new();
+        for item in claimed {
+            *counts.entry(item.lane).or_default() += 1;
+        }
+        let mut rings = self.rings.lock();
+        for take in plan {
+            let count = counts.get(&take.lane).copied().unwrap_or(0);
+            let Some((lane, policy)) = known.get(&take.lane) else {
+                continue;
+            };
+            if count < take.count && !policy.caps.is_empty() {
+                rings
+                    .parked
+                    .entry(lane.key.tenant)
+                    .or_default()
+                    .insert(lane.id);
+            }
+            rings.turns(way).report(*take, count);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! What operators see from outside: counters and logs.
+
+pub mod log;
+pub mod metrics;

@@ -1,0 +1,119 @@
+//! Tokens that prove themselves: lease tokens, and the key that lives as long as one lease.
+
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use wakepost_domain::lease::Ticket;
+use wakepost_store::vault::MasterKey;
+
+const MAC_BYTES: usize = 16;
+const LEASE_PREFIX: &str = "lt_";
+const JOB_KEY_PREFIX: &str = "wpj_";
+
+/// Signs and reads tokens. Every node with the same master key reads the others'.
+pub struct Tokens {
+    lease: hmac::Key,
+    job: hmac::Key,
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tokens(…)")
+    }
+}
+
+impl Tokens {
+    /// Tokens under keys derived from the master key.
+    pub fn new(master: &MasterKey) -> Tokens {
+        let key = |purpose| hmac::Key::new(hmac::HMAC_SHA256, &master.derive(purpose));
+        Tokens {
+            lease: key("wakepost lease tokens"),
+            job: key("wakepost job keys"),
+        }
+    }
+
+    /// The lease token of a claim.
+    pub fn lease(&self, ticket: &Ticket) -> String {
+        seal(&self.lease, LEASE_PREFIX, ticket)
+    }
+
+    /// What a lease token says, if it is one of ours.
+    pub fn read_lease(&self, token: &str) -> Option<Ticket> {
+        open(&self.lease, LEASE_PREFIX, token)
+    }
+
+    /// A worker key for one job, which is worth nothing once the lease is over.
+    pub fn job_key(&self, ticket: &Ticket) -> String {
+        seal(&self.job, JOB_KEY_PREFIX, ticket)
+    }
+
+    /// Whose job a job key is for, if it is one of ours.
+    pub fn read_job_key(&self, key: &str) -> Option<Ticket> {
+        open(&self.job, JOB_KEY_PREFIX, key)
+    }
+}
+
+fn seal(key: &hmac::Key, prefix: &str, ticket: &Ticket) -> String {
+    let bytes = ticket.to_bytes();
+    let tag = hmac::sign(key, &bytes);
+    let mut signed = [0u8; Ticket::BYTES + MAC_BYTES];
+    signed[..Ticket::BYTES].copy_from_slice(&bytes);
+    signed[Ticket::BYTES..].copy_from_slice(&tag.as_ref()[..MAC_BYTES]);
+    format!("{prefix}{}", URL_SAFE_NO_PAD.encode(signed))
+}
+
+fn open(key: &hmac::Key, prefix: &str, token: &str) -> Option<Ticket> {
+    let bytes = URL_SAFE_NO_PAD.decode(token.strip_prefix(prefix)?).ok()?;
+    let (ticket, tag) = bytes.split_first_chunk::<{ Ticket::BYTES }>()?;
+    let expected = hmac::sign(key, ticket);
+    let same = tag.len() == MAC_BYTES
+        && aws_lc_rs::constant_time::verify_slices_are_equal(tag, &expected.as_ref()[..MAC_BYTES])
+            .is_ok();
+    same.then(|| Ticket::from_bytes(ticket))
+}
+
+#[cfg(test)]
+mod tests {
+    use wakepost_domain::{TenantId, Timestamp, Ulid, WorkId};
+
+    use super::*;
+
+    fn ticket() -> Ticket {
+        Ticket {
+            work: WorkId(Ulid::MAX),
+            tenant: TenantId(3),
+            fence: 2,
+            attempt: 2,
+            max_attempts: 3,
+            lease_s: 120,
+            started_at: Timestamp::from_millis(1),
+        }
+    }
+
+    #[test]
+    fn a_token_reads_back_and_a_changed_one_does_not() {
+        let tokens = Tokens::new(&MasterKey::new([1; 32]));
+        let token = tokens.lease(&ticket());
+        assert_eq!(tokens.read_lease(&token), Some(ticket()));
+        for index in 0..token.len() {
+            let mut bytes = token.clone().into_bytes();
+            bytes[index] = if bytes[index] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(bytes).unwrap();
+            assert_eq!(tokens.read_lease(&changed), None, "{changed}");
+        }
+        assert_eq!(tokens.read_lease(""), None);
+    }
+
+    #[test]
+    fn a_job_key_is_not_a_lease_token_and_another_master_key_reads_neither() {
+        let tokens = Tokens::new(&MasterKey::new([1; 32]));
+        let other = Tokens::new(&MasterKey::new([2; 32]));
+        let key = tokens.job_key(&ticket());
+        assert_eq!(tokens.read_job_key(&key), Some(ticket()));
+        assert_eq!(
+            tokens.read_lease(&key.replace(JOB_KEY_PREFIX, LEASE_PREFIX)),
+            None
+        );
+        assert_eq!(other.read_job_key(&key), None);
+    }
+}

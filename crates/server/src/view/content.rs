@@ -1,0 +1,103 @@
+//! A received request as it is stored: its headers and its body, in one record.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use wakepost_store::{Result, StoreError};
+
+/// Headers and body, exactly as received, less the headers that carry credentials of the sender.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Headers that are never stored.
+const DROPPED: [HeaderName; 3] = [
+    header::COOKIE,
+    header::AUTHORIZATION,
+    header::PROXY_AUTHORIZATION,
+];
+
+impl Content {
+    /// The record: the headers as text lines, their length before them, then the body.
+    pub fn encode(headers: &HeaderMap, body: &[u8]) -> Vec<u8> {
+        let mut record = vec![0u8; 4];
+        for (name, value) in headers.iter().filter(|(name, _)| !DROPPED.contains(name)) {
+            record.extend_from_slice(name.as_str().as_bytes());
+            record.push(b':');
+            record.extend_from_slice(value.as_bytes());
+            // No header value holds a line feed.
+            record.push(b'\n');
+        }
+        let length = u32::try_from(record.len() - 4).expect("headers are bounded by the listener");
+        record[..4].copy_from_slice(&length.to_be_bytes());
+        record.extend_from_slice(body);
+        record
+    }
+
+    /// Reads a record.
+    pub fn decode(record: &[u8]) -> Result<Content> {
+        let damaged = || StoreError::Corrupt("a stored request cannot be read".to_owned());
+        let (length, rest) = record.split_first_chunk::<4>().ok_or_else(damaged)?;
+        let length = u32::from_be_bytes(*length) as usize;
+        let (lines, body) = rest.split_at_checked(length).ok_or_else(damaged)?;
+        let mut headers = HeaderMap::new();
+        for line in lines
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
+            let colon = line
+                .iter()
+                .position(|byte| *byte == b':')
+                .ok_or_else(damaged)?;
+            let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| damaged())?;
+            let value = HeaderValue::from_bytes(&line[colon + 1..]).map_err(|_| damaged())?;
+            headers.append(name, value);
+        }
+        Ok(Content {
+            headers,
+            body: body.to_vec(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_request_reads_back_as_it_came(
+            values in prop::collection::vec("[ -~\\x80-\\xff]{0,20}", 0..5),
+            body: Vec<u8>,
+        ) {
+            let mut headers = HeaderMap::new();
+            for value in &values {
+                if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
+                    headers.append("x-value", value);
+                }
+            }
+            let content = Content::decode(&Content::encode(&headers, &body)).unwrap();
+            prop_assert_eq!(content, Content { headers, body });
+        }
+    }
+
+    #[test]
+    fn credentials_of_the_sender_are_not_stored() {
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", HeaderValue::from_static("Basic c2VjcmV0"));
+        headers.insert("cookie", HeaderValue::from_static("a=b"));
+        headers.insert("x-kept", HeaderValue::from_static("yes"));
+        let content = Content::decode(&Content::encode(&headers, b"")).unwrap();
+        assert_eq!(content.headers.len(), 1);
+    }
+
+    #[test]
+    fn a_cut_record_is_an_error() {
+        assert!(Content::decode(&[0, 0]).is_err());
+        assert!(Content::decode(&[0, 0, 0, 9, b'x']).is_err());
+    }
+}

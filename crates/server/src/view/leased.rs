@@ -1,0 +1,117 @@
+//! A leased job as its worker gets it: one shape for the lease answer, the http body and exec's stdin.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use wakepost_domain::event::Event;
+use wakepost_domain::{EventId, SourceId, WorkId};
+use wakepost_store::Result;
+use wakepost_store::moves::{Claimed, JobState};
+use wakepost_store::vault::{Sealed, Slot};
+
+use super::{Content, envelope, open_json};
+use crate::context::Context;
+
+/// Puts leased jobs together. Rows are read in batches, whatever the number of jobs.
+pub async fn leased(context: &Context, claimed: &[Claimed]) -> Result<Vec<Value>> {
+    let ids: Vec<_> = claimed
+        .iter()
+        .filter_map(|item| Some((item.ticket.tenant, item.event?)))
+        .collect();
+    let mut rows = Rows::default();
+    if !ids.is_empty() {
+        let events = context.store.events_by_id(ids.clone()).await?;
+        rows.events = events.into_iter().map(|event| (event.id, event)).collect();
+        let bodies = context
+            .store
+            .contents(ids.into_iter().map(|(_, event)| event).collect())
+            .await?;
+        rows.bodies = bodies.into_iter().collect();
+    }
+    let states = context
+        .store
+        .job_states(claimed.iter().map(|item| item.ticket.work).collect())
+        .await?;
+    rows.states = states.into_iter().collect();
+    let lanes: Vec<_> = claimed.iter().map(|item| item.lane).collect();
+    let lanes = context.directory.lanes(&lanes).await?;
+    rows.names = lanes
+        .iter()
+        .map(|lane| (lane.id, lane.key.name.clone()))
+        .collect();
+    let mut jobs = Vec::with_capacity(claimed.len());
+    for item in claimed {
+        jobs.push(one(context, item, &mut rows).await?);
+    }
+    Ok(jobs)
+}
+
+#[derive(Default)]
+struct Rows {
+    events: HashMap<EventId, Event>,
+    bodies: HashMap<EventId, Sealed>,
+    states: HashMap<WorkId, JobState>,
+    names: HashMap<wakepost_domain::lane::LaneId, String>,
+}
+
+async fn one(context: &Context, item: &Claimed, rows: &mut Rows) -> Result<Value> {
+    let ticket = &item.ticket;
+    let work = ticket.work;
+    let key = context.vault.key(ticket.tenant).await?;
+    let tenant = context.directory.tenant(ticket.tenant).await?;
+    let slug = tenant.map(|tenant| tenant.slug.clone()).unwrap_or_default();
+    let event = item.event.and_then(|id| rows.events.remove(&id));
+    let envelope = match &event {
+        None => Value::Null,
+        Some(event) => {
+            let source = context.directory.source(event.source).await?;
+            let content = match rows.bodies.get(&event.id) {
+                Some(sealed) => Some(Content::decode(
+                    &key.open(Slot::Content(event.id), sealed)?,
+                )?),
+                None => None,
+            };
+            envelope(event, &slug, source.as_deref(), content.as_ref())
+        }
+    };
+    let state = rows.states.remove(&work).unwrap_or_default();
+    let document = |slot, record: Option<Sealed>| {
+        record
+            .map(|record| open_json(&key, slot, &record))
+            .transpose()
+    };
+    let name = match rows.names.get(&item.lane) {
+        Some(name) if !name.is_empty() => name.clone(),
+        _ => event
+            .as_ref()
+            .map(|event| event.event_type.clone())
+            .unwrap_or_default(),
+    };
+    Ok(json!({
+        "id": work.text(item.kind),
+        "run_id": ticket.run_id(),
+        "tenant": slug,
+        "lease_token": context.tokens.lease(ticket),
+        "lease_expires_at": item.lease_expires_at,
+        "attempt": ticket.attempt,
+        "max_attempts": ticket.max_attempts,
+        "fence": ticket.fence,
+        "kind": name,
+        "source": event.as_ref().map(|event: &Event| -> SourceId { event.source }),
+        "envelope": envelope,
+        "input": document(Slot::Input(work), state.input)?,
+        "checkpoint": document(Slot::Checkpoint(work), state.checkpoint)?,
+        "scope": item.scope.to_string(),
+        "traceparent": traceparent(item),
+    }))
+}
+
+/// One trace from the event on: its id is the event's, the span is the run's.
+fn traceparent(item: &Claimed) -> String {
+    let trace = item
+        .event
+        .map_or(item.ticket.work.0, |event| event.0)
+        .to_bytes();
+    let span = item.ticket.run_id().to_bytes();
+    format!("00-{}-{}-01", hex::encode(trace), hex::encode(&span[8..]))
+}

@@ -1,0 +1,45 @@
+//! The loops behind the scenes, one a file. Each is safe to run on every node at once.
+
+pub mod housekeeping;
+pub mod hub;
+pub mod push;
+pub mod rescue;
+pub mod retention;
+pub mod settle;
+pub mod timers;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use crate::context::Context;
+
+/// Starts the loops. They end when the server is asked to stop; pushed runs get their grace.
+pub fn start(context: &Arc<Context>, tracker: &TaskTracker) {
+    every(context, tracker, timers::PERIOD, timers::tick);
+    every(context, tracker, timers::RESYNC_PERIOD, timers::resync_tick);
+    every(context, tracker, rescue::PERIOD, rescue::tick);
+    every(context, tracker, retention::PERIOD, retention::tick);
+    every(context, tracker, housekeeping::PERIOD, housekeeping::tick);
+    tracker.spawn(push::run(context.clone(), tracker.clone()));
+}
+
+/// Runs a step again and again, with a pause between two, until the server stops.
+fn every<F, S>(context: &Arc<Context>, tracker: &TaskTracker, period: Duration, step: S)
+where
+    F: Future<Output = ()> + Send,
+    S: Fn(Arc<Context>) -> F + Send + 'static,
+{
+    let context = context.clone();
+    tracker.spawn(async move {
+        while !context.stop.is_cancelled() {
+            step(context.clone()).await;
+            tokio::select! {
+                () = tokio::time::sleep(period) => {}
+                () = context.stop.cancelled() => {}
+            }
+        }
+    });
+}

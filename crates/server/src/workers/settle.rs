@@ -1,0 +1,124 @@
+//! The end of a run: what follows is decided by the domain, done by the store, and told to the queue.
+
+use wakepost_domain::backoff::Backoff;
+use wakepost_domain::lease::Ticket;
+use wakepost_domain::transition::{self, Ending};
+use wakepost_domain::work::State;
+use wakepost_store::Result;
+use wakepost_store::moves::{Evidence, Guard, Settle, Settled};
+
+use crate::context::Context;
+use crate::telemetry::metrics::Metrics;
+
+/// A run that came to its end.
+#[derive(Debug)]
+pub struct End {
+    /// Its lease.
+    pub ticket: Ticket,
+    /// How it ended.
+    pub ending: Ending,
+    /// What went wrong.
+    pub error: Option<String>,
+    /// What it leaves behind.
+    pub evidence: Evidence,
+}
+
+/// Ends runs whose lease is live. Each has its own answer.
+pub async fn settle(context: &Context, ends: Vec<End>) -> Vec<Result<Settled>> {
+    let mut batch = Vec::with_capacity(ends.len());
+    for end in ends {
+        let backoff = match end.ending {
+            Ending::Failed {
+                retryable: true,
+                retry_after: None,
+            } => backoff_of(context, &end.ticket).await,
+            _ => Backoff::default(),
+        };
+        batch.push(decide(
+            context,
+            end.ticket,
+            end.ending,
+            &backoff,
+            Guard::Live,
+            end.error,
+            end.evidence,
+        ));
+    }
+    settle_decided(context, batch).await
+}
+
+/// What follows a run, as the store is told.
+pub fn decide(
+    context: &Context,
+    ticket: Ticket,
+    ending: Ending,
+    backoff: &Backoff,
+    guard: Guard,
+    error: Option<String>,
+    evidence: Evidence,
+) -> Settle {
+    let chance = context.entropy.fraction();
+    let settlement =
+        transition::settle(ending, ticket.attempt, ticket.max_attempts, backoff, chance);
+    Settle {
+        ticket,
+        guard,
+        settlement,
+        error,
+        evidence,
+    }
+}
+
+/// Ends runs as decided, and tells the queue about what may run next.
+pub async fn settle_decided(context: &Context, batch: Vec<Settle>) -> Vec<Result<Settled>> {
+    if batch.is_empty() {
+        return Vec::new();
+    }
+    let tickets: Vec<Ticket> = batch.iter().map(|item| item.ticket).collect();
+    let at_once: Vec<bool> = batch
+        .iter()
+        .map(|item| item.settlement.delay.is_zero())
+        .collect();
+    let settled = context.store.settle(batch).await;
+    let mut lanes = Vec::new();
+    let mut tenants = Vec::new();
+    for ((ticket, at_once), settled) in tickets.iter().zip(at_once).zip(&settled) {
+        let Ok(settled) = settled else { continue };
+        if settled.repeated {
+            continue;
+        }
+        Metrics::count(&context.metrics.runs, settled.state.as_str());
+        let ready = matches!(settled.state, State::Pending | State::Retrying) && at_once;
+        if ready && !lanes.contains(&settled.lane) {
+            lanes.push(settled.lane);
+        }
+        if settled.freed_cap && !tenants.contains(&ticket.tenant) {
+            tenants.push(ticket.tenant);
+        }
+    }
+    // Hints that get lost here are found again by the resync.
+    if !lanes.is_empty() {
+        let _ = context.queue.hint_all_nodes(&lanes).await;
+    }
+    for tenant in tenants {
+        let _ = context.queue.cap_freed(tenant).await;
+    }
+    settled
+}
+
+/// The rules for a failed item are its lane's; without them, the usual ones.
+async fn backoff_of(context: &Context, ticket: &Ticket) -> Backoff {
+    let Ok(Some(row)) = context.store.work(ticket.tenant, ticket.work).await else {
+        return Backoff::default();
+    };
+    let Ok(mut lanes) = context.directory.lanes(&[row.lane]).await else {
+        return Backoff::default();
+    };
+    match lanes.pop() {
+        Some(lane) => match context.directory.policy(&lane).await {
+            Ok(policy) => policy.backoff,
+            Err(_) => Backoff::default(),
+        },
+        None => Backoff::default(),
+    }
+}
