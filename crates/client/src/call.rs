@@ -1,0 +1,234 @@
+//! One call of the API: built by a [`Client`] method, sent when it is awaited.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::{HeaderName, HeaderValue, Method, Request};
+use http_body_util::Full;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::transport::Answer;
+use crate::{Client, Error, Problem};
+
+const AGENT: &str = concat!("wakepost-client/", env!("CARGO_PKG_VERSION"));
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// A call whose answer is a `T`. Await it, or take the answer as the server wrote it with [`Call::text`].
+#[must_use = "a call is sent when it is awaited"]
+pub struct Call<T> {
+    client: Client,
+    // An argument that cannot be sent is told when the call is awaited, so that building never fails.
+    request: Result<Request<Full<Bytes>>, Error>,
+    timeout: Duration,
+    answer: PhantomData<fn() -> T>,
+}
+
+impl<T> Call<T> {
+    /// Makes a repeat of this call harmless: the same key and body get the first answer again.
+    pub fn idempotency_key(mut self, key: &str) -> Call<T> {
+        self.request = self.request.and_then(|mut request| {
+            let key = HeaderValue::from_str(key)
+                .map_err(|_| Error::Request("the idempotency key is not plain text".to_owned()))?;
+            request.headers_mut().insert(IDEMPOTENCY_KEY, key);
+            Ok(request)
+        });
+        self
+    }
+
+    /// Waits this much longer for the answer, for a call that is slow on purpose.
+    pub fn and_wait(mut self, more: Duration) -> Call<T> {
+        self.timeout += more;
+        self
+    }
+
+    /// Sends it, and returns the answer's bytes.
+    pub async fn bytes(self) -> Result<Bytes, Error> {
+        let client = &self.client;
+        let answer = client
+            .transport
+            .send(
+                self.request?,
+                client.url(),
+                self.timeout,
+                client.body_bytes_max,
+            )
+            .await?;
+        match answer.status {
+            status if status.is_success() => Ok(answer.body),
+            status if status.as_u16() >= 400 => Err(Error::Api(Box::new(problem(&answer)))),
+            status => Err(Error::Protocol(format!(
+                "status {status}; is the URL right, https or http included?"
+            ))),
+        }
+    }
+
+    /// Sends it, and returns the answer as the server wrote it.
+    pub async fn text(self) -> Result<String, Error> {
+        String::from_utf8(self.bytes().await?.into())
+            .map_err(|_| Error::Protocol("it is not UTF-8".to_owned()))
+    }
+}
+
+impl<T: DeserializeOwned> Call<T> {
+    /// Reads an answer that [`Call::text`] returned.
+    pub fn read(text: &str) -> Result<T, Error> {
+        let text = if text.trim().is_empty() { "null" } else { text };
+        serde_json::from_str(text).map_err(|error| Error::Protocol(error.to_string()))
+    }
+}
+
+impl<T: DeserializeOwned + 'static> IntoFuture for Call<T> {
+    type Output = Result<T, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { Call::<T>::read(&self.text().await?) })
+    }
+}
+
+impl<T> fmt::Debug for Call<T> {
+    /// Without the body and the headers, which hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = self.request.as_ref().map(|r| (r.method(), r.uri()));
+        f.debug_tuple("Call").field(&line).finish()
+    }
+}
+
+/// What a call is made of.
+pub(crate) struct Parts<'a> {
+    method: Method,
+    path: &'a [&'a str],
+    query: Result<Vec<(String, String)>, Error>,
+    body: Option<Result<Vec<u8>, Error>>,
+}
+
+pub(crate) fn get<'a>(path: &'a [&'a str]) -> Parts<'a> {
+    Parts::new(Method::GET, path)
+}
+
+pub(crate) fn post<'a>(path: &'a [&'a str], body: &impl Serialize) -> Parts<'a> {
+    Parts::new(Method::POST, path).body(body)
+}
+
+pub(crate) fn put<'a>(path: &'a [&'a str], body: &impl Serialize) -> Parts<'a> {
+    Parts::new(Method::PUT, path).body(body)
+}
+
+pub(crate) fn delete<'a>(path: &'a [&'a str]) -> Parts<'a> {
+    Parts::new(Method::DELETE, path)
+}
+
+impl<'a> Parts<'a> {
+    fn new(method: Method, path: &'a [&'a str]) -> Parts<'a> {
+        Parts {
+            method,
+            path,
+            query: Ok(Vec::new()),
+            body: None,
+        }
+    }
+
+    fn body(mut self, body: &impl Serialize) -> Parts<'a> {
+        self.body = Some(serde_json::to_vec(body).map_err(not_json));
+        self
+    }
+
+    /// Adds the fields of a struct as query parameters.
+    pub(crate) fn query(mut self, query: &impl Serialize) -> Parts<'a> {
+        self.query = query_pairs(query);
+        self
+    }
+}
+
+impl Client {
+    /// A call under `/api/v1`.
+    pub(crate) fn call<T>(&self, parts: Parts<'_>) -> Call<T> {
+        self.call_under(&["api", "v1"], parts)
+    }
+
+    pub(crate) fn call_under<T>(&self, prefix: &[&str], parts: Parts<'_>) -> Call<T> {
+        Call {
+            request: self.request(prefix, parts),
+            timeout: self.timeout,
+            client: self.clone(),
+            answer: PhantomData,
+        }
+    }
+
+    fn request(&self, prefix: &[&str], parts: Parts<'_>) -> Result<Request<Full<Bytes>>, Error> {
+        let mut url = (*self.base).clone();
+        if let Some(bad) = parts.path.iter().find(|s| matches!(**s, "" | "." | "..")) {
+            return Err(Error::Request(format!("{bad:?} is not an id")));
+        }
+        url.path_segments_mut()
+            .map_err(|()| Error::Request("the server's URL has no path".to_owned()))?
+            .pop_if_empty()
+            .extend(prefix)
+            .extend(parts.path);
+        let pairs = parts.query?;
+        if !pairs.is_empty() || self.tenant.is_some() {
+            let mut query = url.query_pairs_mut();
+            query.extend_pairs(pairs);
+            if let Some(tenant) = &self.tenant {
+                query.append_pair("tenant", tenant);
+            }
+        }
+        let body = parts.body.transpose()?;
+        let mut request = Request::builder()
+            .method(parts.method)
+            .uri(url.as_str())
+            .header(USER_AGENT, AGENT)
+            .header(ACCEPT, "application/json");
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let mut request = request
+            .body(Full::from(body.unwrap_or_default()))
+            .map_err(|error| Error::Request(error.to_string()))?;
+        self.authorize(request.headers_mut());
+        Ok(request)
+    }
+}
+
+fn query_pairs(query: &impl Serialize) -> Result<Vec<(String, String)>, Error> {
+    let Value::Object(fields) = serde_json::to_value(query).map_err(not_json)? else {
+        return Ok(Vec::new());
+    };
+    Ok(fields
+        .into_iter()
+        .filter_map(|(name, value)| match value {
+            Value::Null => None,
+            Value::String(text) => Some((name, text)),
+            other => Some((name, other.to_string())),
+        })
+        .collect())
+}
+
+fn not_json(error: serde_json::Error) -> Error {
+    Error::Request(format!("it cannot be written as JSON: {error}"))
+}
+
+/// Reads a refusal. One that is not Wakepost's has no code.
+fn problem(answer: &Answer) -> Problem {
+    let mut problem: Problem = serde_json::from_slice(&answer.body).unwrap_or_default();
+    problem.status = answer.status.as_u16();
+    if problem.title.is_empty() {
+        problem.title = answer
+            .status
+            .canonical_reason()
+            .unwrap_or("refused")
+            .to_owned();
+    }
+    problem.retry_after_s = answer
+        .headers
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    problem
+}

@@ -1,0 +1,48 @@
+//! The Rust SDK of Wakepost.
+//!
+//! [`Client`] has one method for each call of the HTTP API; a method returns a [`Call`], which is sent when
+//! it is awaited. [`worker`] is a worker in ten lines: it leases jobs, keeps their leases alive, runs them
+//! and reports how they went. This crate knows the HTTP contract and nothing of the server behind it.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), wakepost_client::Error> {
+//! let client = wakepost_client::Client::new("http://127.0.0.1:8787", "the key")?;
+//! for event in client.list_inbox(&Default::default()).await?.data {
+//!     println!("{} {}", event.envelope.event_id, event.status);
+//! }
+//! # Ok(()) }
+//! ```
+
+mod backoff;
+mod call;
+mod client;
+mod dead_letters;
+mod effects;
+mod error;
+mod health;
+mod inbox;
+mod jobs;
+mod keys;
+mod lease;
+mod lenient;
+mod page;
+mod sources;
+mod tenants;
+mod transport;
+pub mod worker;
+
+pub use call::Call;
+pub use client::Client;
+pub use dead_letters::{DeadLetter, DeadLetterQuery};
+pub use effects::{Begun, Decision, Effect, NewEffect, OnDoubt};
+pub use error::{Error, FieldError, Problem};
+pub use inbox::{Actor, Envelope, Event, InboxQuery, Message, Receipt, Subject, Work};
+pub use jobs::{CancelOn, Job, JobLease, JobQuery, JobRun, NewJob, Replay, Replayed, Scope};
+pub use keys::{Key, KeyQuery, NewKey};
+pub use lease::{
+    Completion, Failure, Finish, FinishOutcome, Finished, FinishedJob, Heartbeat, LeaseQuery,
+    LeasedJob, LeasedJobs, Progress,
+};
+pub use page::{Moved, Nothing, Page};
+pub use sources::{Executor, NewSource, Source, SourceQuery};
+pub use tenants::{NewTenant, Tenant, TenantQuery};

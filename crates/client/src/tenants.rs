@@ -1,0 +1,74 @@
+//! Tenants, which an all-tenant admin key manages.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::call::{get, post};
+use crate::lenient::null_as_default;
+use crate::{Call, Client, Page};
+
+/// One tenant.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tenant {
+    /// Its slug, chosen by the user.
+    pub slug: String,
+    /// Its name for people.
+    #[serde(deserialize_with = "null_as_default")]
+    pub name: String,
+    /// Its share of the workers, against other tenants'.
+    pub weight: Option<f64>,
+    /// How many of its jobs may run at once.
+    pub concurrency: Option<u64>,
+    /// How many of its jobs may start each second.
+    pub rate_per_s: Option<f64>,
+    /// How its jobs run when their source does not say.
+    pub default_executor: Option<Value>,
+    /// When it was made.
+    pub created_at: Option<String>,
+}
+
+/// A tenant to create.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct NewTenant {
+    /// Its slug.
+    pub slug: String,
+    /// Its name for people.
+    pub name: String,
+    /// Its share of the workers, against other tenants'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+    /// How many of its jobs may run at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// How many of its jobs may start each second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<f64>,
+    /// How often its jobs are tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// How long a failed job waits, attempt by attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_s: Option<Vec<u64>>,
+}
+
+/// Which tenants to list.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct TenantQuery {
+    /// How many.
+    pub limit: Option<u32>,
+    /// From where.
+    pub cursor: Option<String>,
+}
+
+impl Client {
+    /// `POST /tenants`
+    pub fn create_tenant(&self, tenant: &NewTenant) -> Call<Tenant> {
+        self.call(post(&["tenants"], tenant))
+    }
+
+    /// `GET /tenants`
+    pub fn list_tenants(&self, query: &TenantQuery) -> Call<Page<Tenant>> {
+        self.call(get(&["tenants"]).query(query))
+    }
+}

@@ -1,0 +1,71 @@
+//! What a worker can do with its job while it runs.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use tokio::sync::watch;
+
+use super::Stop;
+use crate::backoff::Backoff;
+use crate::{Call, Client, LeasedJob, Progress};
+
+/// A leased job, and the calls about it. Cheap to clone.
+#[derive(Clone)]
+pub struct JobContext {
+    pub(super) client: Client,
+    pub(super) job: Arc<LeasedJob>,
+    pub(super) cancel: watch::Receiver<bool>,
+}
+
+impl JobContext {
+    /// The job.
+    pub fn job(&self) -> &LeasedJob {
+        &self.job
+    }
+
+    /// Whether someone asked for the job to stop. Return soon; an error then makes it `cancelled`.
+    pub fn is_cancelled(&self) -> bool {
+        *self.cancel.borrow()
+    }
+
+    /// Waits until someone asks for the job to stop.
+    pub async fn cancelled(&self) {
+        // The sender lives as long as the run, so this ends only with a request.
+        if self.cancel.clone().wait_for(|asked| *asked).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Saves the agent's own state, which the next run gets if this one does not finish.
+    pub async fn checkpoint(&self, state: &impl Serialize) -> Result<(), Stop> {
+        let state = serde_json::to_value(state)?;
+        let (id, token) = (&self.job.id, &self.job.lease_token);
+        self.insist(|| self.client.checkpoint(id, token, &state))
+            .await?;
+        Ok(())
+    }
+
+    /// Tells how the work goes. A word that does not get through is dropped.
+    pub async fn progress(&self, progress: Progress) -> Result<(), Stop> {
+        let (id, token) = (&self.job.id, &self.job.lease_token);
+        match self.client.progress(id, token, &progress).await {
+            Err(error) if !error.is_transient() => Err(Stop::of(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Repeats a call until it is answered. It ends with the lease at the latest, since the run is dropped then.
+    pub(super) async fn insist<T>(&self, call: impl Fn() -> Call<T>) -> Result<T, Stop>
+    where
+        T: serde::de::DeserializeOwned + 'static,
+    {
+        let mut backoff = Backoff::default();
+        loop {
+            match call().await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if error.is_transient() => tokio::time::sleep(backoff.next()).await,
+                Err(error) => return Err(Stop::of(&error)),
+            }
+        }
+    }
+}

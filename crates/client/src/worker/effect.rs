@@ -1,0 +1,66 @@
+//! An irreversible act, done once: begin, act, commit, as one call.
+
+use std::future::Future;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::stop::with_causes;
+use super::{JobContext, Stop};
+use crate::{Decision, NewEffect};
+
+/// How an act failed. Any error becomes [`ActError::Unknown`], the careful reading, so `?` works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ActError {
+    /// It certainly did not happen, so a retry may do it.
+    NotDone(String),
+    /// It may have happened (a timeout, say): the effect is left in doubt, and the next run is held or acts
+    /// again, as the effect's `on_doubt` says.
+    Unknown(String),
+}
+
+impl<E: std::error::Error> From<E> for ActError {
+    fn from(error: E) -> ActError {
+        ActError::Unknown(with_causes(&error))
+    }
+}
+
+impl JobContext {
+    /// Does an irreversible act once over all runs of the job, and returns what it returned. `act` gets the
+    /// idempotency key to pass on. If an earlier run did it, `act` is not called.
+    pub async fn effect<T, F, R>(&self, effect: impl Into<NewEffect>, act: F) -> Result<T, Stop>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(String) -> R,
+        R: Future<Output = Result<T, ActError>>,
+    {
+        let effect = effect.into();
+        let (id, token) = (&self.job.id, &self.job.lease_token);
+        let begun = self
+            .insist(|| self.client.begin_effect(id, token, &effect))
+            .await?;
+        match begun.decision {
+            Decision::Skip => serde_json::from_value(begun.result).map_err(|error| {
+                Stop::give_up(format!("effect {}'s stored result: {error}", effect.key))
+            }),
+            // The run is over: the server released the lease, and counts no attempt.
+            Decision::InDoubt | Decision::NeedsApproval => Err(Stop::Ended),
+            Decision::Execute => match act(begun.idempotency_key).await {
+                Ok(done) => {
+                    // It happened, so it is committed even if its result cannot be kept.
+                    let result = serde_json::to_value(&done).unwrap_or(Value::Null);
+                    self.insist(|| self.client.commit_effect(id, token, &effect.key, &result))
+                        .await?;
+                    Ok(done)
+                }
+                Err(ActError::NotDone(error)) => {
+                    self.insist(|| self.client.abort_effect(id, token, &effect.key, &error))
+                        .await?;
+                    Err(Stop::retry(error))
+                }
+                Err(ActError::Unknown(error)) => Err(Stop::retry(error)),
+            },
+        }
+    }
+}

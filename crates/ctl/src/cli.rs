@@ -1,0 +1,88 @@
+//! The commands and the global flags.
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::commands::{dlq, inbox, jobs, keys, sources, tenants};
+use crate::session::Session;
+
+/// Where `wakepost serve` listens unless told otherwise.
+pub const DEFAULT_URL: &str = "http://127.0.0.1:8787";
+
+/// The operator's tool for Wakepost.
+#[derive(Parser)]
+#[command(name = "webhookctl", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Args)]
+#[command(next_help_heading = "Server")]
+pub struct Global {
+    /// Where the server is
+    #[arg(
+        long,
+        global = true,
+        env = "WAKEPOST_URL",
+        default_value = DEFAULT_URL
+    )]
+    pub url: String,
+    /// The API key
+    #[arg(long, global = true, env = "WAKEPOST_KEY", hide_env_values = true)]
+    pub key: Option<String>,
+    /// Act on this tenant (with a key for all tenants)
+    #[arg(long, global = true, value_name = "SLUG")]
+    pub tenant: Option<String>,
+    /// Print the server's JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Events that came in, and what became of them
+    #[command(subcommand)]
+    Inbox(inbox::Inbox),
+    /// Agent work
+    #[command(subcommand)]
+    Jobs(jobs::Jobs),
+    /// Dead letters: work that was given up
+    #[command(subcommand)]
+    Dlq(dlq::Dlq),
+    /// Who may send webhooks
+    #[command(subcommand)]
+    Sources(sources::Sources),
+    /// API keys
+    #[command(subcommand)]
+    Keys(keys::Keys),
+    /// Tenants
+    #[command(subcommand)]
+    Tenants(tenants::Tenants),
+}
+
+/// Reads the command line and does what it says. Wrong usage ends the program with code 2.
+pub async fn run() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    let session = Session::open(cli.global)?;
+    match cli.command {
+        Command::Inbox(command) => command.run(&session).await,
+        Command::Jobs(command) => command.run(&session).await,
+        Command::Dlq(command) => command.run(&session).await,
+        Command::Sources(command) => command.run(&session).await,
+        Command::Keys(command) => command.run(&session).await,
+        Command::Tenants(command) => command.run(&session).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,10 @@
+//! One file per command.
+
+pub mod dlq;
+pub mod inbox;
+pub mod jobs;
+pub mod keys;
+mod paging;
+mod replaying;
+pub mod sources;
+pub mod tenants;

@@ -1,0 +1,91 @@
+//! Flags of `sources create` that have a form of their own.
+
+use std::str::FromStr;
+
+use serde_json::Value;
+use wakepost_client::Executor;
+
+/// `pull`, `exec:NAME` or `http:URL`. A URL may also stand alone.
+pub fn executor(text: &str) -> Result<Executor, String> {
+    let url = |url: &str| Executor::Http {
+        url: url.to_owned(),
+    };
+    match text.split_once(':') {
+        None if text == "pull" => Ok(Executor::Pull),
+        Some(("exec", name)) if !name.is_empty() => Ok(Executor::Exec {
+            name: name.to_owned(),
+        }),
+        Some(("http" | "https", rest)) if rest.starts_with("//") => Ok(url(text)),
+        Some(("http", rest)) if rest.starts_with("http://") || rest.starts_with("https://") => {
+            Ok(url(rest))
+        }
+        _ => Err("write pull, exec:NAME or http:URL".to_owned()),
+    }
+}
+
+/// `NAME=TEXT`, or `NAME:=JSON` for what is not text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    pub name: String,
+    pub value: Value,
+}
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Setting, String> {
+        let (name, value) = text
+            .split_once('=')
+            .ok_or("write NAME=TEXT, or NAME:=JSON for what is not text")?;
+        let (name, value) = match name.strip_suffix(':') {
+            Some(name) => {
+                let value = serde_json::from_str(value);
+                (name, value.map_err(|error| format!("not JSON: {error}"))?)
+            }
+            None => (name, Value::String(value.to_owned())),
+        };
+        if name.is_empty() {
+            return Err("the setting has no name".to_owned());
+        }
+        Ok(Setting {
+            name: name.to_owned(),
+            value,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn executors_are_read() {
+        let http = |url: &str| Executor::Http {
+            url: url.to_owned(),
+        };
+        assert_eq!(executor("pull"), Ok(Executor::Pull));
+        assert_eq!(executor("http:https://a/b"), Ok(http("https://a/b")));
+        assert_eq!(executor("http:http://a"), Ok(http("http://a")));
+        assert_eq!(executor("https://a/b"), Ok(http("https://a/b")));
+        let exec = Executor::Exec {
+            name: "agent".to_owned(),
+        };
+        assert_eq!(executor("exec:agent"), Ok(exec));
+        for wrong in ["", "exec", "exec:", "http:", "http:a", "shell:x"] {
+            assert!(executor(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn settings_are_text_unless_said_otherwise() {
+        let value = |text: &str| text.parse::<Setting>().map(|setting| setting.value);
+        assert_eq!(value("id=123"), Ok(json!("123")));
+        assert_eq!(value("token=a=b"), Ok(json!("a=b")));
+        assert_eq!(value("teams:=[\"T1\"]"), Ok(json!(["T1"])));
+        for wrong in ["", "id", "=x", "n:={"] {
+            assert!(value(wrong).is_err(), "{wrong}");
+        }
+    }
+}

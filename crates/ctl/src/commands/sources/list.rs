@@ -1,0 +1,54 @@
+//! `webhookctl sources list`
+
+use clap::Args;
+use wakepost_client::{Source, SourceQuery};
+
+use crate::commands::paging::Paging;
+use crate::output::{Cell, Table, Tone};
+use crate::session::Session;
+
+#[derive(Args)]
+pub struct List {
+    #[command(flatten)]
+    paging: Paging,
+}
+
+impl List {
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let query = SourceQuery {
+            limit: self.paging.limit,
+            cursor: self.paging.cursor,
+        };
+        session
+            .list(session.client.list_sources(&query), "sources", table)
+            .await
+    }
+}
+
+fn table(sources: &[Source]) -> Table {
+    let mut table = Table::new(&["SOURCE", "PROVIDER", "NAME", "STATE", "INGEST URL"]);
+    for source in sources {
+        table.row([
+            Cell::new(&source.id),
+            Cell::new(&source.provider),
+            Cell::maybe(Some(&source.name)),
+            state(source),
+            Cell::maybe(source.ingest_url.as_deref()),
+        ]);
+    }
+    table
+}
+
+/// Whether it works, and what stands in the way.
+pub fn state(source: &Source) -> Cell {
+    if source.enabled == Some(false) {
+        Cell::toned(Tone::Dim, "disabled")
+    } else if !source.missing_settings.is_empty() {
+        let missing = format!("missing {}", source.missing_settings.join(", "));
+        Cell::toned(Tone::Warn, &missing)
+    } else if source.unsigned {
+        Cell::toned(Tone::Warn, "unsigned")
+    } else {
+        Cell::toned(Tone::Good, "ready")
+    }
+}

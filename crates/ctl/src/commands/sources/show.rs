@@ -1,0 +1,70 @@
+//! `webhookctl sources show`
+
+use clap::Args;
+use wakepost_client::Source;
+
+use super::executor_words;
+use super::list::state;
+use crate::output::when::absolute;
+use crate::output::{self, Cell, Fields};
+use crate::session::Session;
+
+#[derive(Args)]
+pub struct Show {
+    /// The source's id
+    source: String,
+}
+
+impl Show {
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let call = session.client.get_source(&self.source);
+        let Some(source) = session.answer(call).await? else {
+            return Ok(());
+        };
+        output::print(&fields(session, &source).render(session.paint))?;
+        Ok(())
+    }
+}
+
+fn fields(session: &Session, source: &Source) -> Fields {
+    let text = |text: &Option<String>| text.as_deref().map(Cell::new);
+    let list = |list: &[String]| (!list.is_empty()).then(|| Cell::new(&list.join(", ")));
+    let count = |count: Option<u64>| count.map(|count| Cell::new(&count.to_string()));
+    let seconds = |s: Option<u64>| s.map(|s| Cell::new(&format!("{s} s")));
+    let created = source.created_at.as_deref();
+    let mut fields = Fields::default()
+        .line("source", Cell::new(&source.id))
+        .line("provider", Cell::new(&source.provider))
+        .line("name", Cell::maybe(Some(&source.name)))
+        .line_if("tenant", text(&source.tenant))
+        .line("state", state(source))
+        .line("ingest URL", Cell::maybe(source.ingest_url.as_deref()))
+        .line_if("filter", list(&source.filter))
+        .line_if(
+            "executor",
+            source
+                .executor
+                .as_ref()
+                .map(|e| Cell::new(&executor_words(e))),
+        )
+        .line_if("priority", text(&source.priority))
+        .line_if("mode", text(&source.mode))
+        .line_if("owner", text(&source.owner))
+        .line_if("attempts", count(source.max_attempts.map(u64::from)))
+        .line_if("concurrency", count(source.concurrency.map(u64::from)))
+        .line_if("lease", seconds(source.lease_s))
+        .line_if("run timeout", seconds(source.run_timeout_s))
+        .line_if("accepts from", list(&source.allow_from))
+        .line_if(
+            "created",
+            created.map(|at| Cell::new(&absolute(session.now, at))),
+        );
+    for (name, value) in &source.settings {
+        let value = match value.as_str() {
+            Some(text) => text.to_owned(),
+            None => value.to_string(),
+        };
+        fields = fields.line("setting", Cell::new(&format!("{name} = {value}")));
+    }
+    fields
+}

@@ -1,0 +1,23 @@
+//! `webhookctl`, the operator's tool for Wakepost: it speaks only the HTTP API, through the client crate.
+//!
+//! `cli` has the commands and the global flags, `commands` one file per command, `output` everything that
+//! reaches a terminal, and `exit` what a failure means: its code, and what to do next.
+
+mod cli;
+mod commands;
+mod exit;
+mod output;
+mod session;
+
+use std::process::ExitCode;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    match cli::run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::hint(&exit::explain(&error));
+            ExitCode::from(exit::code(&error))
+        }
+    }
+}

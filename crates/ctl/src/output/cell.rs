@@ -1,0 +1,71 @@
+//! A piece of output: escaped when it is made, coloured when it is printed.
+
+use super::{Paint, Tone, escape};
+
+/// Text for a table or a field list. Whatever goes in is escaped.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cell {
+    spans: Vec<(Tone, String)>,
+}
+
+impl Cell {
+    /// Plain text.
+    pub fn new(text: &str) -> Cell {
+        Cell::toned(Tone::Plain, text)
+    }
+
+    /// Text in a tone.
+    pub fn toned(tone: Tone, text: &str) -> Cell {
+        Cell::default().then(tone, text)
+    }
+
+    /// A status, in its colour.
+    pub fn status(status: &str) -> Cell {
+        Cell::toned(Tone::of_status(status), status)
+    }
+
+    /// Text, or a dash if there is none.
+    pub fn maybe(text: Option<&str>) -> Cell {
+        match text {
+            Some(text) if !text.is_empty() => Cell::new(text),
+            _ => Cell::toned(Tone::Dim, "-"),
+        }
+    }
+
+    /// Text for people, cut at its end so that a table stays readable. Not for ids.
+    pub fn clipped(text: Option<&str>, chars_max: usize) -> Cell {
+        match text {
+            Some(text) if text.chars().count() > chars_max => {
+                let kept: String = text.chars().take(chars_max.saturating_sub(1)).collect();
+                Cell::new(&format!("{}…", kept.trim_end()))
+            }
+            other => Cell::maybe(other),
+        }
+    }
+
+    /// More text after it.
+    pub fn then(mut self, tone: Tone, text: &str) -> Cell {
+        self.spans.push((tone, escape(text).into_owned()));
+        self
+    }
+
+    /// How wide it is.
+    pub fn width(&self) -> usize {
+        self.spans
+            .iter()
+            .map(|(_, text)| text.chars().count())
+            .sum()
+    }
+
+    /// As it is printed.
+    pub fn render(&self, paint: Paint) -> String {
+        let spans = self.spans.iter();
+        spans.map(|(tone, text)| paint.text(*tone, text)).collect()
+    }
+
+    /// As it is printed, filled up with spaces.
+    pub fn padded(&self, paint: Paint, width: usize) -> String {
+        let fill = " ".repeat(width.saturating_sub(self.width()));
+        self.render(paint) + &fill
+    }
+}

@@ -1,0 +1,42 @@
+//! Everything that reaches a terminal.
+//!
+//! Commands put text from the server into a [`Cell`], which escapes it; tables and field lists are made of
+//! cells. So no event type or error message can steer the terminal of whoever reads it.
+
+mod cell;
+mod escape;
+mod fields;
+pub mod json;
+pub mod next_page;
+mod paint;
+mod table;
+pub mod when;
+
+use std::io::{self, ErrorKind, Write};
+
+pub use cell::Cell;
+pub use escape::escape;
+pub use fields::Fields;
+pub use paint::{Paint, Tone};
+pub use table::Table;
+
+/// Prints to standard output. A reader that has seen enough (`| head`) is no error.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| {
+        if !text.is_empty() && !text.ends_with('\n') {
+            out.write_all(b"\n")?;
+        }
+        out.flush()
+    });
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Prints a line for people to standard error, so that pipes get data only.
+pub fn hint(line: &str) {
+    // There is nowhere left to say that standard error is gone.
+    let _ = writeln!(io::stderr(), "{line}");
+}

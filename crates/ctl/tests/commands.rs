@@ -1,0 +1,374 @@
+//! What each command sends, and what it prints.
+
+mod program;
+#[path = "../../client/tests/stand_in/mod.rs"]
+mod stand_in;
+
+use program::webhookctl;
+use serde_json::json;
+use stand_in::{StandIn, bytes_answer, json_answer};
+
+#[test]
+fn inbox_list_sends_its_filters_and_prints_whole_ids() {
+    let server = StandIn::start(|_| {
+        json_answer(
+            200,
+            json!({"data": [
+            {"id": "evt_01JX9M9M7S7ABCDEFGHJKMNPQR", "provider": "github", "event_type": "issues.opened",
+             "status": "retrying", "received_at": "2020-01-01T00:00:00.000Z", "subject": "github:issue:7"},
+            {"id": "evt_2", "provider": "x", "event_type": "a\u{1b}[31m\r\nb", "status": "ignored"}],
+            "next_cursor": "c 2"}),
+        )
+    });
+    let ran = webhookctl(&server.url)
+        .args(["inbox", "list", "--source", "src_1", "--provider", "github"])
+        .args([
+            "--type",
+            "issues.*",
+            "--status",
+            "held",
+            "--since",
+            "2026-01-02",
+        ])
+        .args([
+            "--until",
+            "2026-01-03T00:00:00Z",
+            "--q",
+            "a b",
+            "--limit",
+            "2",
+            "--cursor",
+            "c1",
+        ])
+        .run();
+    ran.ends_with(0);
+    assert_eq!(
+        server.lines(),
+        [
+            "GET /api/v1/inbox?cursor=c1&limit=2&provider=github&q=a+b&since=2026-01-02T00%3A00%3A00.000Z\
+          &source=src_1&status=held&type=issues.*&until=2026-01-03T00%3A00%3A00.000Z"
+        ]
+    );
+    assert_eq!(server.seen()[0].authorization, "Bearer k");
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert!(lines[0].starts_with("EVENT                           PROVIDER  TYPE"));
+    assert!(lines[1].starts_with("evt_01JX9M9M7S7ABCDEFGHJKMNPQR  github    issues.opened"));
+    assert!(lines[1].contains(" days ago"));
+    assert!(lines[2].contains("a\\u{1b}[31m\\r\\nb"));
+    assert!(!ran.stdout.contains('\u{1b}'), "plain when piped");
+    assert!(
+        ran.stderr
+            .contains("more: webhookctl inbox list --source src_1")
+    );
+    assert!(ran.stderr.trim_end().ends_with("--cursor 'c 2'"));
+    assert!(!ran.stderr.contains("c1"));
+}
+
+#[test]
+fn json_is_the_servers_in_its_order_wherever_the_flag_stands() {
+    let body =
+        br#"{"z":[{"id":"evt_01JX9M9M7S7ABCDEFGHJKMNPQR"}],"data":[],"next_cursor":"n","n":1.0}"#;
+    let server = StandIn::start(|_| bytes_answer(200, body));
+    for args in [
+        ["--json", "inbox", "list"],
+        ["inbox", "--json", "list"],
+        ["inbox", "list", "--json"],
+    ] {
+        let ran = webhookctl(&server.url).args(args).run();
+        ran.ends_with(0);
+        assert_eq!(
+            ran.stdout,
+            "{\n  \"z\": [\n    {\n      \"id\": \"evt_01JX9M9M7S7ABCDEFGHJKMNPQR\"\n    }\n  ],\n  \
+             \"data\": [],\n  \"next_cursor\": \"n\",\n  \"n\": 1.0\n}\n"
+        );
+        assert_eq!(ran.stderr, "");
+    }
+}
+
+#[test]
+fn inbox_inspect_tells_the_story_of_the_job_that_counts() {
+    let server = StandIn::start(|seen| match seen.line.as_str() {
+        "GET /api/v1/inbox/evt_1?tenant=acme" => json_answer(
+            200,
+            json!({"id": "evt_1", "status": "held",
+            "envelope": {"event_id": "evt_1", "provider": "github", "event_type": "issues.opened",
+                "tenant_id": "acme", "dedup_key": "d"},
+            "work": [{"kind": "job", "id": "job_1", "status": "dead_letter", "replayed_as": "job_2"},
+                {"kind": "job", "id": "job_2", "status": "held"},
+                {"kind": "reply", "id": "rpl_1", "status": "succeeded"}],
+            "receipts": [{"verdict": "accepted"}],
+            "next_action": "1 effect in doubt: decide before retrying"}),
+        ),
+        "GET /api/v1/jobs/job_2?tenant=acme" => json_answer(
+            200,
+            json!({"id": "job_2", "status": "held",
+            "attempts": 1, "max_attempts": 3, "held_reason": "in_doubt",
+            "effects": [{"key": "e", "state": "begun"}], "runs": [{"id": "run_9", "attempt": 1}]}),
+        ),
+        other => panic!("{other}"),
+    });
+    let ran = webhookctl(&server.url)
+        .args(["inbox", "inspect", "evt_1", "--tenant", "acme"])
+        .run();
+    ran.ends_with(0);
+    for line in [
+        "provider        github                       tenant   acme",
+        "status          held (attempt 1 of 3, in_doubt)",
+        "dedup key       d                            receipts 1: accepted",
+        "effects         1 begun",
+        "also            succeeded reply: rpl_1",
+        "next action     1 effect in doubt: decide before retrying",
+        "trace           evt_1 → job_2 → run_9",
+    ] {
+        assert!(
+            ran.stdout.lines().any(|l| l == line),
+            "{line}\n{}",
+            ran.stdout
+        );
+    }
+}
+
+#[test]
+fn a_replay_needs_a_note_and_names_the_new_job() {
+    let server = StandIn::start(|_| json_answer(202, json!({"job_id": "job_2"})));
+    webhookctl(&server.url)
+        .args(["inbox", "replay", "evt_1"])
+        .run()
+        .ends_with(2);
+    assert!(server.lines().is_empty());
+    let ran = webhookctl(&server.url)
+        .args([
+            "inbox",
+            "replay",
+            "evt_1",
+            "--note",
+            "ann: fixed",
+            "--scope",
+            "fresh",
+        ])
+        .run();
+    ran.ends_with(0);
+    assert_eq!(ran.stdout, "replayed        evt_1\nas              job_2\n");
+    webhookctl(&server.url)
+        .args(["dlq", "replay", "job_1", "--note", "again"])
+        .run()
+        .ends_with(0);
+    let seen = server.seen();
+    assert_eq!(seen[0].line, "POST /api/v1/inbox/evt_1/replay");
+    assert_eq!(
+        seen[0].body,
+        json!({"note": "ann: fixed", "scope": "fresh"})
+    );
+    assert_eq!(seen[1].line, "POST /api/v1/dead-letters/job_1/replay");
+    assert_eq!(seen[1].body, json!({"note": "again"}));
+}
+
+#[test]
+fn jobs_are_listed_inspected_and_cancelled() {
+    let job = || {
+        json!({"id": "job_1", "kind": "issues.opened", "status": "running", "attempts": 1,
+            "max_attempts": 3, "created_at": "2020-01-01T00:00:00Z", "last_error": null,
+            "lease": {"worker": "w-1", "expires_at": "2020-01-01T00:02:00Z"},
+            "effects": [{"key": "mail", "state": "committed", "description": "send it"}],
+            "runs": [{"id": "run_1", "attempt": 1, "worker": "w-1"}], "result": {"ok": true}})
+    };
+    let server = StandIn::start(move |seen| match seen.line.as_str() {
+        "GET /api/v1/jobs/job_1" => json_answer(200, job()),
+        "POST /api/v1/jobs/job_1/cancel" => {
+            json_answer(200, json!({"id": "job_1", "status": "running"}))
+        }
+        _ => json_answer(200, json!({"data": [job()], "next_cursor": null})),
+    });
+    let ran = webhookctl(&server.url)
+        .args([
+            "jobs",
+            "list",
+            "--status",
+            "running",
+            "--subject",
+            "github:issue:7",
+        ])
+        .run();
+    ran.ends_with(0);
+    assert!(ran.stdout.contains("job_1  issues.opened  running  1/3"));
+    assert_eq!(ran.stderr, "");
+    let ran = webhookctl(&server.url)
+        .args(["jobs", "inspect", "job_1"])
+        .run();
+    ran.ends_with(0);
+    assert!(
+        ran.stdout
+            .contains("lease           w-1, until 2020-01-01 00:02:00Z (")
+    );
+    assert!(ran.stdout.contains("result          {\"ok\":true}"));
+    assert!(ran.stdout.contains("mail    committed  send it"));
+    let ran = webhookctl(&server.url)
+        .args(["jobs", "cancel", "job_1", "--note", "ann"])
+        .run();
+    ran.ends_with(0);
+    assert!(ran.stderr.contains("next heartbeat"));
+    let seen = server.seen();
+    assert_eq!(
+        seen[0].line,
+        "GET /api/v1/jobs?status=running&subject=github%3Aissue%3A7"
+    );
+    assert_eq!(seen[2].body, json!({"note": "ann"}));
+}
+
+#[test]
+fn sources_create_says_what_to_paste_where() {
+    let server = StandIn::start(|_| {
+        json_answer(
+            201,
+            json!({"id": "src_1", "provider": "github", "secret": "s3cret",
+            "ingest_url": "http://127.0.0.1:8787/in/src_1", "missing_settings": ["bot_token"]}),
+        )
+    });
+    let ran = webhookctl(&server.url)
+        .args([
+            "sources",
+            "create",
+            "github",
+            "--name",
+            "repo",
+            "--setting",
+            "a=1",
+        ])
+        .args([
+            "--setting",
+            "b:=true",
+            "--executor",
+            "http:https://agent/run",
+        ])
+        .args(["--filter", "issues.*", "--filter", "push", "--unsigned"])
+        .args(["--secret", "-", "--backoff-s", "1,2"])
+        .stdin("given\n")
+        .run();
+    ran.ends_with(0);
+    assert_eq!(
+        server.seen()[0].body,
+        json!({"provider": "github", "name": "repo", "settings": {"a": "1", "b": true},
+            "executor": {"kind": "http", "url": "https://agent/run"}, "secret": "given",
+            "filter": ["issues.*", "push"], "unsigned": true, "backoff_s": [1, 2]})
+    );
+    assert!(ran.stdout.contains("source          src_1\n"));
+    assert!(
+        ran.stdout
+            .contains("ingest URL      http://127.0.0.1:8787/in/src_1\n")
+    );
+    assert!(ran.stdout.contains("secret          s3cret  (shown once"));
+    assert!(ran.stdout.contains("missing         bot_token\n"));
+    assert!(ran.stderr.contains("Settings → Webhooks → Add webhook"));
+    assert!(ran.stderr.contains("WAKEPOST_PUBLIC_URL"));
+}
+
+#[test]
+fn sources_are_listed_and_shown() {
+    let source = || {
+        json!({"id": "src_1", "provider": "slack", "name": "team", "enabled": true,
+            "ingest_url": "https://h/in/src_1", "missing_settings": ["bot_token"],
+            "executor": {"kind": "exec", "name": "agent"}, "settings": {"team": "T1"}})
+    };
+    let server = StandIn::start(move |seen| match seen.line.as_str() {
+        "GET /api/v1/sources/src_1" => json_answer(200, source()),
+        _ => json_answer(200, json!({"data": [source()], "next_cursor": null})),
+    });
+    let ran = webhookctl(&server.url).args(["sources", "list"]).run();
+    ran.ends_with(0);
+    assert!(
+        ran.stdout
+            .contains("src_1   slack     team  missing bot_token  https://h/in/src_1")
+    );
+    let ran = webhookctl(&server.url)
+        .args(["sources", "show", "src_1"])
+        .run();
+    ran.ends_with(0);
+    assert!(ran.stdout.contains("executor        exec:agent\n"));
+    assert!(ran.stdout.contains("setting         team = T1\n"));
+}
+
+#[test]
+fn keys_are_made_for_the_tenant_that_was_named() {
+    let server = StandIn::start(|seen| match seen.line.split(' ').next() {
+        Some("DELETE") => bytes_answer(204, b""),
+        _ => json_answer(
+            201,
+            json!({"id": "key_1", "name": "ci", "role": "worker", "tenant": "*", "key": "wk"}),
+        ),
+    });
+    let ran = webhookctl(&server.url)
+        .args([
+            "keys", "create", "ci", "--role", "worker", "--tenant", "acme",
+        ])
+        .run();
+    ran.ends_with(0);
+    assert!(ran.stdout.contains("key             wk\n"));
+    assert!(ran.stdout.contains("tenant          all tenants\n"));
+    webhookctl(&server.url)
+        .args(["keys", "create", "ci", "--role", "admin", "--all-tenants"])
+        .run()
+        .ends_with(0);
+    let ran = webhookctl(&server.url)
+        .args(["keys", "revoke", "key_1"])
+        .run();
+    ran.ends_with(0);
+    assert_eq!(ran.stdout, "revoked         key_1\n");
+    webhookctl(&server.url)
+        .args(["keys", "create", "ci", "--role", "king"])
+        .run()
+        .ends_with(2);
+    let seen = server.seen();
+    assert_eq!(seen[0].line, "POST /api/v1/keys?tenant=acme");
+    assert_eq!(
+        seen[0].body,
+        json!({"name": "ci", "role": "worker", "tenant": "acme"})
+    );
+    assert_eq!(seen[1].body["tenant"], "*");
+    assert_eq!(seen[2].line, "DELETE /api/v1/keys/key_1");
+    assert_eq!(seen.len(), 3);
+}
+
+#[test]
+fn tenants_and_dead_letters_are_listed() {
+    let server = StandIn::start(|seen| match seen.line.as_str() {
+        "POST /api/v1/tenants" => json_answer(201, json!({"slug": "acme", "name": "acme"})),
+        "GET /api/v1/tenants" => json_answer(
+            200,
+            json!({"data": [{"slug": "acme", "name": "Acme", "weight": 2}]}),
+        ),
+        "GET /api/v1/keys" => json_answer(
+            200,
+            json!({"data": [{"id": "key_1", "name": "a", "role": "viewer", "tenant": "*"}]}),
+        ),
+        _ => json_answer(
+            200,
+            json!({"data": [{"id": "dlv_1", "kind": "delivery", "attempts": 8,
+            "last_error": "x".repeat(200)}], "next_cursor": null}),
+        ),
+    });
+    let ran = webhookctl(&server.url)
+        .args(["tenants", "create", "acme"])
+        .run();
+    ran.ends_with(0);
+    assert!(
+        ran.stderr
+            .contains("keys create NAME --role operator --tenant acme")
+    );
+    let ran = webhookctl(&server.url).args(["tenants", "list"]).run();
+    ran.ends_with(0);
+    assert!(ran.stdout.contains("acme    Acme  2       -            -"));
+    let ran = webhookctl(&server.url).args(["keys", "list"]).run();
+    assert!(ran.stdout.contains("key_1  a     viewer  all tenants  -"));
+    let ran = webhookctl(&server.url)
+        .args(["dlq", "list", "--kind", "delivery", "--source", "src_1"])
+        .run();
+    ran.ends_with(0);
+    assert!(ran.stdout.contains("dlv_1  delivery  -      8         -"));
+    assert!(ran.stdout.contains("xxx…\n"));
+    let seen = server.seen();
+    assert_eq!(seen[0].body, json!({"slug": "acme", "name": "acme"}));
+    assert_eq!(
+        seen[3].line,
+        "GET /api/v1/dead-letters?kind=delivery&source=src_1"
+    );
+}
