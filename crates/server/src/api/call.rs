@@ -146,7 +146,13 @@ impl Call {
         };
         let mut reader = serde_json::Deserializer::from_slice(body);
         let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-            let path = error.path().to_string();
+            // `[3].input` in the reader's words is `3.input` in ours.
+            let path = error.path().to_string().replace('[', ".").replace(']', "");
+            let path = path
+                .strip_prefix('.')
+                .filter(|rest| !rest.is_empty())
+                .unwrap_or(&path)
+                .to_owned();
             let cause = error.into_inner();
             if cause.is_data() {
                 unreadable(path, &cause.to_string())

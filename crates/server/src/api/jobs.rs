@@ -15,7 +15,7 @@ use wakepost_domain::tenant::Tenant;
 use wakepost_domain::work::{Priority, State, WorkKind};
 use wakepost_domain::{SourceId, Timestamp, WorkId, limits};
 use wakepost_store::moves::{
-    CancelOutcome, DedupKey, NewWork, Once, ReplayFrom, WorkFilter, WorkMeta,
+    CancelOutcome, DedupKey, NewWork, Once, ReplayFrom, WorkFilter, WorkMeta, WorkRow,
 };
 use wakepost_store::vault::Slot;
 
@@ -69,50 +69,67 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
         };
         items.push(prepare(&call, &tenant, job, &place).await?);
     }
-    let answer = answer(
-        &items
-            .iter()
-            .map(|item| (item.id, item.id))
-            .collect::<Vec<_>>(),
-        &items,
-        many,
-    );
-    let once = call.once(tenant.id, StatusCode::CREATED, &answer).await?;
+    let views = new_views(&call, &tenant, &items).await?;
+    let once = call
+        .once(tenant.id, StatusCode::CREATED, &answer(views.clone(), many))
+        .await?;
     let made = call.context.store.create_work(items.clone(), once).await?;
+    let mut rows = views;
+    let mut any_new = false;
     if let Once::Now(ids) = &made {
         hint(&call, &items, ids).await?;
+        for (index, (item, id)) in items.iter().zip(ids).enumerate() {
+            if item.id == *id {
+                any_new = true;
+            } else {
+                rows[index] = first_view(&call, &tenant, *id).await?;
+            }
+        }
     }
-    call.answer_once(tenant.id, made, |ids| {
-        let pairs: Vec<_> = items.iter().map(|item| item.id).zip(ids).collect();
-        let new = pairs.iter().any(|(asked, made)| asked == made);
-        let status = if new {
-            StatusCode::CREATED
-        } else {
-            StatusCode::OK
-        };
-        once::json(status, &self::answer(&pairs, &items, many))
-    })
-    .await
+    let status = if any_new {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    call.answer_once(tenant.id, made, |_| once::json(status, &answer(rows, many)))
+        .await
 }
 
-fn answer(pairs: &[(WorkId, WorkId)], items: &[NewWork], many: bool) -> Value {
-    let one = |((asked, made), item): (&(WorkId, WorkId), &NewWork)| {
-        let state = if item.run_at.is_some() {
-            State::Scheduled
-        } else {
-            State::Pending
-        };
-        let mut row = json!({"id": made.text(WorkKind::Job), "duplicate": asked != made});
-        if asked == made {
-            row["status"] = json!(state);
-        }
-        row
-    };
-    let mut rows: Vec<Value> = pairs.iter().zip(items).map(one).collect();
+fn answer(mut rows: Vec<Value>, many: bool) -> Value {
     match many {
         true => json!({"data": rows}),
         false => rows.pop().unwrap_or_default(),
     }
+}
+
+/// Jobs as they will be once they are committed.
+async fn new_views(
+    call: &Call,
+    tenant: &Tenant,
+    items: &[NewWork],
+) -> Result<Vec<Value>, ApiError> {
+    let rows = items
+        .iter()
+        .map(|item| WorkRow::new(item, call.context.now()))
+        .collect();
+    let views = work::views(&call.context, tenant, rows).await?;
+    Ok(views
+        .into_iter()
+        .map(|view| serde_json::to_value(view).expect("a view is plain data"))
+        .collect())
+}
+
+/// The first job with the same dedup key; if it is too old to be kept, its id is all there is.
+async fn first_view(call: &Call, tenant: &Tenant, id: WorkId) -> Result<Value, ApiError> {
+    let mut view = match call.context.store.work(tenant.id, id).await? {
+        None => json!({"id": id.text(WorkKind::Job)}),
+        Some(row) => {
+            let view = work::views(&call.context, tenant, vec![row]).await?.pop();
+            serde_json::to_value(view).expect("a view is plain data")
+        }
+    };
+    view["duplicate"] = true.into();
+    Ok(view)
 }
 
 async fn hint(call: &Call, items: &[NewWork], ids: &[WorkId]) -> Result<(), ApiError> {

@@ -422,10 +422,11 @@ pub async fn pruning_goes_on_in_steps_until_all_is_gone(harness: &impl Harness) 
     for part in 0..3 {
         let batch: Vec<NewEvent> = (0..400)
             .map(|turn| {
-                let key = format!("{part}-{turn}");
+                let (key, second) = (format!("{part}-{turn}"), format!("also {part}-{turn}"));
                 world
                     .event(&inbox)
                     .with_key(&key)
+                    .with_key(&second)
                     .ignored()
                     .blocking_until(until)
                     .build()

@@ -9,7 +9,7 @@ use wakepost_domain::run::Run;
 use wakepost_domain::work::{HeldReason, State, WorkKind};
 use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId};
 
-use super::work::WorkMeta;
+use super::work::{NewWork, WorkMeta};
 use crate::error::Result;
 use crate::vault::Sealed;
 
@@ -122,6 +122,34 @@ pub struct WorkRow {
 }
 
 impl WorkRow {
+    /// The row a new item will have.
+    pub fn new(item: &NewWork, now: Timestamp) -> WorkRow {
+        let later = item.run_at.filter(|at| *at > now);
+        WorkRow {
+            id: item.id,
+            tenant: item.tenant,
+            kind: item.kind,
+            lane: item.lane,
+            state: if later.is_some() { State::Scheduled } else { State::Pending },
+            run_at: later.unwrap_or(now),
+            attempts: 0,
+            max_attempts: item.max_attempts,
+            fence: 0,
+            event: item.event,
+            scope: item.scope.unwrap_or(item.id.0),
+            subject: item.subject.clone(),
+            held: None,
+            last_error: None,
+            meta: item.meta.clone(),
+            worker: None,
+            started_at: None,
+            lease_expires_at: None,
+            cancel_requested: false,
+            finished_at: None,
+            replayed_as: None,
+        }
+    }
+
     /// Its latest run, as the effect ledger knows it.
     pub fn runner(&self) -> Runner {
         Runner {

@@ -288,26 +288,23 @@ async fn insert(
     Ok(stored)
 }
 
-/// One row a repeat; the first of each event carries their number. Events are locked in their order, as
-/// the rows come in it.
+/// The receipts of an event's repeats stand side by side, from `at` on, and as many are kept as there is
+/// room for. Events come, and are locked, in their order.
 const COUNT: &str = "
-WITH repeat AS MATERIALIZED (
-  SELECT r.*, e.route, e.duplicates
-  FROM unnest($1::int[], $2::uuid[], $3::int[], $4::int[], $5::uuid[], $6::uuid[], $7::text[],
-              $8::int[], $9::text[])
-    AS r (tenant, first, nth, repeats, id, source, remote_addr, latency_us, detail)
-  CROSS JOIN LATERAL (
-    SELECT route, duplicates FROM events WHERE tenant = r.tenant AND id = r.first FOR UPDATE) e
-), counted AS (
-  UPDATE events e SET duplicates = e.duplicates + r.repeats
-  FROM repeat r WHERE r.nth = 1 AND e.tenant = r.tenant AND e.id = r.first
+WITH counted AS (
+  UPDATE events e SET duplicates = e.duplicates + f.repeats
+  FROM unnest($1::int[], $2::uuid[], $3::int[], $4::int[]) AS f (tenant, id, repeats, at)
+  WHERE e.tenant = f.tenant AND e.id = f.id
+  RETURNING e.tenant, e.id, e.route, f.at,
+            least(f.repeats, $10::int - (e.duplicates - f.repeats)) AS room
 ), kept AS (
   INSERT INTO receipts (id, tenant, source, event_id, remote_addr, verdict, latency_us, detail)
-  SELECT id, tenant, source, first, remote_addr, $11::smallint, latency_us, detail
-  FROM repeat WHERE duplicates + nth <= $10::int
+  SELECT ($5::uuid[])[n], c.tenant, ($6::uuid[])[n], c.id, ($7::text[])[n], $11::smallint,
+         ($8::int[])[n], ($9::text[])[n]
+  FROM counted c CROSS JOIN LATERAL generate_series(c.at, c.at + c.room - 1) AS s (n)
   ON CONFLICT (id) DO NOTHING
 )
-SELECT first, route FROM repeat WHERE nth = 1";
+SELECT id, route FROM counted";
 
 /// Counts repeats, keeps their receipts if not too many are kept, and answers the firsts' routes.
 async fn count_repeats(
@@ -318,37 +315,36 @@ async fn count_repeats(
     for (new, first) in repeats {
         by_first.entry(*first).or_default().push(new);
     }
-    // No more of an event's repeats than could be kept.
-    let most = limits::DUPLICATE_RECEIPTS_KEPT;
-    let rows: Vec<(i32, i32, EventId, &NewEvent)> = by_first
-        .iter()
-        .flat_map(|(first, copies)| {
-            (1..=most)
-                .zip(copies)
-                .map(|(nth, new)| (nth, copies.len() as i32, *first, *new))
-        })
-        .collect();
+    let (mut tenants, mut firsts, mut counts, mut at) = (vec![], vec![], vec![], vec![]);
+    let mut receipts: Vec<&NewReceipt> = Vec::new();
+    for (first, copies) in &by_first {
+        tenants.push(copies[0].event.tenant.0);
+        firsts.push(uuid(first.0));
+        counts.push(copies.len() as i32);
+        // SQL counts from 1. No more of an event's receipts than could be kept.
+        at.push(receipts.len() as i32 + 1);
+        let most = limits::DUPLICATE_RECEIPTS_KEPT as usize;
+        receipts.extend(copies.iter().take(most).map(|new| &new.receipt));
+    }
     macro_rules! column {
-        ($nth:pat, $count:pat, $first:pat, $new:pat => $of:expr) => {
-            rows.iter()
-                .map(|($nth, $count, $first, $new)| $of)
-                .collect::<Vec<_>>()
+        ($receipt:ident => $of:expr) => {
+            receipts.iter().map(|$receipt| $of).collect::<Vec<_>>()
         };
     }
     let rows = query(
         client,
         COUNT,
         &[
-            &column!(_, _, _, new => new.event.tenant.0),
-            &column!(_, _, first, _ => uuid(first.0)),
-            &column!(nth, _, _, _ => *nth),
-            &column!(_, count, _, _ => *count),
-            &column!(_, _, _, new => uuid(new.receipt.id.0)),
-            &column!(_, _, _, new => uuid(new.receipt.source.0)),
-            &column!(_, _, _, new => opt_text(&new.receipt.remote_addr)),
-            &column!(_, _, _, new => new.receipt.latency_us),
-            &column!(_, _, _, new => opt_text(&new.receipt.detail)),
-            &most,
+            &tenants,
+            &firsts,
+            &counts,
+            &at,
+            &column!(receipt => uuid(receipt.id.0)),
+            &column!(receipt => uuid(receipt.source.0)),
+            &column!(receipt => opt_text(&receipt.remote_addr)),
+            &column!(receipt => receipt.latency_us),
+            &column!(receipt => opt_text(&receipt.detail)),
+            &limits::DUPLICATE_RECEIPTS_KEPT,
             &(Verdict::Duplicate as i16),
         ],
     )

@@ -18,6 +18,7 @@ use crate::error::{Result, StoreError};
 /// table was still small, and reads the whole of it, must not be kept when it has grown.
 pub const HOT: &str = "-c statement_timeout=10s -c lock_timeout=4s -c jit=off \
      -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c enable_material=off \
+     -c enable_bitmapscan=off \
      -c idle_in_transaction_session_timeout=10s";
 /// For everything else.
 pub const COOL: &str = "-c statement_timeout=30s -c lock_timeout=4s -c jit=off \

@@ -17,20 +17,19 @@ use crate::moves::{Accepted, DedupKey, Ledger, NewEvent, NewJob, NewReceipt, Rec
 #[async_trait]
 impl Ledger for Sqlite {
     async fn accept(&self, batch: Vec<NewEvent>) -> Vec<Received> {
-        let count = batch.len();
-        let bytes = batch.iter().map(|new| new.content.len()).sum();
-        let done = self
-            .write(bytes, move |tx, now| {
-                batch
-                    .iter()
-                    .map(|new| accept(tx, now, new).map_err(unavailable))
-                    .collect::<Result<Vec<_>>>()
-            })
-            .await;
-        match done {
-            Ok(rows) => rows.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error); count],
+        let batch: Arc<[NewEvent]> = batch.into();
+        match self.accept_some(&batch, 0..batch.len()).await {
+            Ok(answers) => return answers.into_iter().map(Ok).collect(),
+            Err(error) if batch.len() == 1 => return vec![Err(error)],
+            Err(_) => {}
         }
+        // One of them cannot be stored: each goes alone, so that only the guilty one fails. What an
+        // uncertain commit stored after all is found by its own key, and is new.
+        let mut answers = Vec::with_capacity(batch.len());
+        for row in 0..batch.len() {
+            answers.push(self.accept_some(&batch, row..row + 1).await.map(|one| one[0]));
+        }
+        answers
     }
 
     async fn keep_rejections(&self, batch: Vec<NewReceipt>) -> Result<()> {
@@ -50,7 +49,7 @@ impl Sqlite {
     async fn accept_some(&self, batch: &Arc<[NewEvent]>, rows: Range<usize>) -> Result<Vec<Accepted>> {
         let bytes = batch[rows.clone()].iter().map(|new| new.content.len()).sum();
         let batch = batch.clone();
-        self.write_whole(bytes, move |tx, now| {
+        self.write(bytes, move |tx, now| {
             batch[rows.clone()].iter().map(|new| accept(tx, now, new).map_err(unavailable)).collect()
         })
         .await

@@ -334,30 +334,36 @@ fn guarded(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Result<O
     Ok(row.and_then(|(holds, running)| holds.then_some(running)))
 }
 
-/// The same call again, whose answer got lost: the same fence, and the outcome it asked for.
+/// The same call again, whose answer got lost: the same fence, and the outcome it asked for. The run's
+/// record tells the worker's own end from a rescuer's that led to the same state.
 fn repeated(tx: &Connection, item: &Settle) -> rusqlite::Result<Option<Settled>> {
     if item.guard != Guard::Live {
         return Ok(None);
     }
     let ticket = &item.ticket;
-    let lane: Option<i64> = tx
+    let ended: Option<(i64, i16, i16, Option<String>)> = tx
         .prepare_cached(
-            "SELECT lane FROM work_done WHERE tenant = ?1 AND id = ?2 AND fence = ?3 AND state = ?4
-             UNION ALL
-             SELECT lane FROM work WHERE tenant = ?1 AND id = ?2 AND fence = ?3 AND state = ?4",
+            "SELECT w.lane, w.state, a.outcome, a.error
+             FROM (SELECT id, fence, lane, state FROM work_done WHERE tenant = ?1 AND id = ?2
+                   UNION ALL
+                   SELECT id, fence, lane, state FROM work WHERE tenant = ?1 AND id = ?2) w
+             JOIN attempts a ON a.work_id = w.id AND a.fence = w.fence
+             WHERE w.fence = ?3",
         )?
-        .query_row(
-            (
-                ticket.tenant.0,
-                Bits(ticket.work.to_bytes()),
-                ticket.fence,
-                item.settlement.state as i16,
-            ),
-            |row| row.get(0),
-        )
+        .query_row((ticket.tenant.0, Bits(ticket.work.to_bytes()), ticket.fence), |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })
         .optional()?;
-    Ok(lane.map(|lane| Settled {
-        state: item.settlement.state,
+    let Some((lane, state, outcome, error)) = ended else { return Ok(None) };
+    let (state, outcome) = (known(state, State::from_code)?, known(outcome, RunOutcome::from_code)?);
+    let asked = &item.settlement;
+    let same = (state, outcome) == (asked.state, asked.outcome);
+    // A stop had been asked for, and this end became it. Its words tell it from the sweep's.
+    let stopped = (state, outcome) == (State::Cancelled, RunOutcome::Cancelled)
+        && asked.state != State::Succeeded
+        && error == item.error;
+    Ok((same || stopped).then_some(Settled {
+        state,
         lane: LaneId(lane),
         freed_cap: false,
         repeated: true,

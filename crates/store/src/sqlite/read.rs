@@ -306,7 +306,7 @@ fn event_query(tenant: TenantId, filter: &EventFilter, page: Cursor) -> Query {
     if let Some(prefix) = &filter.prefix {
         match prefix.parse::<EventId>() {
             Ok(id) => query.add(" AND id = ?", vec![Box::new(Bits(id.to_bytes()))]),
-            Err(_) => prefix_condition(&mut query, &["type", "subject", "dedup_key"], prefix),
+            Err(_) => begins_with(&mut query, prefix),
         }
     }
     if let Some(status) = &filter.status {
@@ -314,6 +314,33 @@ fn event_query(tenant: TenantId, filter: &EventFilter, page: Cursor) -> Query {
     }
     query.add(" ORDER BY id DESC LIMIT ?", vec![Box::new(page.limit)]);
     query
+}
+
+/// Whatever an event shows begins with this.
+fn begins_with(query: &mut Query, prefix: &str) {
+    const SHOWN: [&str; 3] = ["type", "subject", "dedup_key"];
+    let Some((first, last)) = id_range(prefix) else {
+        return prefix_condition(query, &SHOWN, prefix);
+    };
+    query.add(
+        " AND (id BETWEEN ? AND ? OR (1 = 1",
+        vec![Box::new(Bits(first.to_bytes())), Box::new(Bits(last.to_bytes()))],
+    );
+    prefix_condition(query, &SHOWN, prefix);
+    query.add("))", vec![]);
+}
+
+/// The ids whose text begins with this, if it can be the beginning of one.
+pub(crate) fn id_range(prefix: &str) -> Option<(EventId, EventId)> {
+    const LEN: usize = "evt_".len() + 26;
+    // The first digit of an id is at most 7: it has three bits.
+    let last = if prefix.len() == "evt_".len() { "7" } else { "" };
+    let fill = |digit: &str, next: &str| {
+        let text = format!("{prefix}{next}");
+        let rest = LEN.checked_sub(text.len())?;
+        (text + &digit.repeat(rest)).parse().ok()
+    };
+    Some((fill("0", "")?, fill("Z", last)?))
 }
 
 /// Text order makes a prefix a range: no pattern language, nothing to escape.
@@ -375,7 +402,7 @@ fn event_states(connection: &Connection, event: &Event) -> Result<Vec<State>> {
         .collect())
 }
 
-fn work_of_event(
+pub(super) fn work_of_event(
     connection: &Connection,
     tenant: TenantId,
     event: EventId,

@@ -220,24 +220,25 @@ fn prune(tx: &Connection, now: Timestamp, before: &PruneBefore) -> Result<Pruned
         pruned.more |= removed as i64 >= STEP;
         failpoint::pass("retention.mid_batch")?;
     }
-    pruned.rows += prune_keys(tx, now)?;
+    prune_keys(tx, now, &mut pruned)?;
     Ok(pruned)
 }
 
 /// Removes expired keys: those of callers, and those of events whose body is gone. A key never ends before
 /// the body it guards.
-fn prune_keys(tx: &Connection, now: Timestamp) -> Result<u64> {
-    let mut rows = 0;
+fn prune_keys(tx: &Connection, now: Timestamp, pruned: &mut Pruned) -> Result<()> {
     for sql in [
         "DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE expires_at <= ?1 LIMIT ?2)",
         "DELETE FROM dedup_keys WHERE key IN (
            SELECT k.key FROM dedup_keys k WHERE k.expires_at <= ?1
              AND NOT EXISTS (SELECT 1 FROM bodies b WHERE b.id = k.event_id) LIMIT ?2)",
     ] {
-        rows += tx
+        let removed = tx
             .prepare_cached(sql)
             .and_then(|mut delete| delete.execute((now.as_millis(), STEP)))
-            .map_err(unavailable)? as u64;
+            .map_err(unavailable)?;
+        pruned.rows += removed as u64;
+        pruned.more |= removed as i64 >= STEP;
     }
-    Ok(rows)
+    Ok(())
 }

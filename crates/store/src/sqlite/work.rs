@@ -5,10 +5,11 @@ use rusqlite::{Connection, OptionalExtension};
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::transition::{self, Move};
 use wakepost_domain::work::State;
-use wakepost_domain::{TenantId, Timestamp, WorkId};
+use wakepost_domain::{EventId, TenantId, Timestamp, WorkId};
 
 use super::Sqlite;
 use super::queue::finish;
+use super::read::work_of_event;
 use super::rows::{Bits, WORK_DONE, WORK_LIVE, audit, meta_text, unavailable, work};
 use super::settings::remember;
 use crate::error::{Result, StoreError};
@@ -198,6 +199,7 @@ fn replay(tx: &Connection, now: Timestamp, request: &Replay) -> Result<LaneId> {
         ReplayFrom::Event(event, lane) => NewWork {
             event: Some(event),
             scope: (!request.fresh_scope).then_some(event.0),
+            subject: workless(tx, request.tenant, event)?,
             ..new(lane)
         },
         ReplayFrom::Work(id) => {
@@ -219,6 +221,24 @@ fn replay(tx: &Connection, now: Timestamp, request: &Replay) -> Result<LaneId> {
     };
     insert(tx, now, &item)?;
     Ok(item.lane)
+}
+
+/// The subject of an event that has no item yet: a second first item would share its effects.
+fn workless(tx: &Connection, tenant: TenantId, event: EventId) -> Result<Option<String>> {
+    let subject = tx
+        .prepare_cached("SELECT subject FROM events WHERE tenant = ?1 AND id = ?2")
+        .and_then(|mut select| {
+            select.query_row((tenant.0, Bits(event.to_bytes())), |row| row.get(0)).optional()
+        })
+        .map_err(unavailable)?
+        .ok_or(StoreError::NotFound)?;
+    match work_of_event(tx, tenant, event)?.last() {
+        None => Ok(subject),
+        Some(item) => Err(StoreError::InvalidState(format!(
+            "the event has work already: replay {}",
+            item.id.text(item.kind)
+        ))),
+    }
 }
 
 /// Only a finished item that was not replayed yet can be replayed: its effects have one live owner.
