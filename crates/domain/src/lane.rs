@@ -1,5 +1,7 @@
 //! Lanes: the unit of independence in the queue. A slow or failing lane never delays another.
 
+use serde::{Deserialize, Serialize};
+
 use crate::executor::Executor;
 use crate::id::Ulid;
 use crate::tenant::TenantId;
@@ -54,12 +56,23 @@ impl LaneKey {
     }
 
     /// The executor named in the key, if any.
-    pub fn own_executor(&self) -> Option<Executor> {
+    pub fn own_executor(&self) -> Option<OwnExecutor> {
         serde_json::from_str(self.executor.as_deref()?).ok()
     }
 }
 
-/// The executor as a lane's key holds it.
-pub fn executor_key(executor: &Executor) -> ExecutorKey {
-    serde_json::to_string(executor).expect("an executor is plain data")
+/// An executor that a job chose for itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnExecutor {
+    /// The executor.
+    pub executor: Executor,
+    /// Whether an administrator of all tenants chose it: its address may then be private.
+    pub trusted: bool,
+}
+
+impl OwnExecutor {
+    /// The executor as a lane's key holds it.
+    pub fn key(&self) -> ExecutorKey {
+        serde_json::to_string(self).expect("an executor is plain data")
+    }
 }

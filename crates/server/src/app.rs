@@ -87,6 +87,7 @@ impl App {
         let client = GuardedClient::new(Arc::new(SystemResolver::new()), client)?;
         let context = Arc::new(Context {
             base_url: config.base_url(address),
+            local_url: local_url(address),
             tokens: Tokens::new(&master),
             ledger: intake(ledger),
             client: Arc::new(client),
@@ -142,6 +143,17 @@ impl App {
             );
         }
     }
+}
+
+/// An address that means "all of mine" is reached through loopback.
+fn local_url(mut address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    format!("http://{address}")
 }
 
 fn make_data_dir(config: &Config) -> anyhow::Result<()> {

@@ -39,6 +39,8 @@ pub struct Context {
     pub config: Config,
     /// The one base URL, for links and signed URLs.
     pub base_url: String,
+    /// Where this machine reaches the server, for commands that it runs.
+    pub local_url: String,
     /// The database.
     pub store: Arc<dyn Store>,
     /// The way into the ledger: the store, or whatever stands in front of it.

@@ -21,7 +21,7 @@ use wakepost_store::vault::{Slot, Vault};
 use wakepost_store::{Result, Store};
 
 use cache::Cache;
-pub use policy::Policy;
+pub use policy::{Policy, Secret};
 pub use source::LiveSource;
 
 /// How old a copy may be where other nodes change settings too.

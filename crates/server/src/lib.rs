@@ -15,6 +15,7 @@ pub mod executors;
 pub mod listener;
 pub mod outbound;
 pub mod queue;
+mod schema;
 pub mod system;
 pub mod telemetry;
 pub mod tokens;

@@ -2,7 +2,7 @@
 
 use aws_lc_rs::hmac;
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use wakepost_domain::lease::Ticket;
 use wakepost_store::vault::MasterKey;
 
@@ -14,6 +14,7 @@ const JOB_KEY_PREFIX: &str = "wpj_";
 pub struct Tokens {
     lease: hmac::Key,
     job: hmac::Key,
+    executor: hmac::Key,
 }
 
 impl std::fmt::Debug for Tokens {
@@ -29,7 +30,14 @@ impl Tokens {
         Tokens {
             lease: key("wakepost lease tokens"),
             job: key("wakepost job keys"),
+            executor: key("wakepost executor secrets"),
         }
+    }
+
+    /// The secret that requests to an http executor are signed with, where none is stored: the same for
+    /// the same name, always.
+    pub fn executor_secret(&self, name: &str) -> String {
+        format!("whsec_{}", STANDARD.encode(hmac::sign(&self.executor, name.as_bytes())))
     }
 
     /// The lease token of a claim.

@@ -1,12 +1,19 @@
 //! What goes wrong, as HTTP: RFC 9457 problems with stable codes. The only room that turns errors into
 //! statuses.
 
+use std::sync::Arc;
+
 use axum::body::Body;
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use serde_json::{Map, Value, json};
 use wakepost_domain::limits::truncate;
 use wakepost_store::StoreError;
+
+use super::auth::Caller;
+use super::describe::PROBLEM;
+use crate::context::Context;
 
 /// A refusal.
 #[derive(Debug, Clone)]
@@ -153,7 +160,7 @@ impl IntoResponse for ApiError {
         let headers = response.headers_mut();
         headers.insert(
             header::CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
+            HeaderValue::from_static(PROBLEM),
         );
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
@@ -165,16 +172,38 @@ impl IntoResponse for ApiError {
     }
 }
 
+/// Without a key nobody learns which routes there are.
+async fn with_key(context: &Context, path: &str, headers: &HeaderMap) -> Result<(), ApiError> {
+    if path.starts_with("/api/") || path == "/metrics" {
+        Caller::find(context, headers).await?;
+    }
+    Ok(())
+}
+
 /// No route has this path.
-pub async fn no_such_route() -> ApiError {
-    ApiError::not_found()
+pub async fn no_such_route(
+    State(context): State<Arc<Context>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> ApiError {
+    match with_key(&context, uri.path(), &headers).await {
+        Ok(()) => ApiError::not_found(),
+        Err(refusal) => refusal,
+    }
 }
 
 /// The path has a route, but not with this method.
-pub async fn no_such_method() -> ApiError {
-    ApiError::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "method_not_allowed",
-        "this path has no such method",
-    )
+pub async fn no_such_method(
+    State(context): State<Arc<Context>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> ApiError {
+    match with_key(&context, uri.path(), &headers).await {
+        Ok(()) => ApiError::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method_not_allowed",
+            "this path has no such method",
+        ),
+        Err(refusal) => refusal,
+    }
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use wakepost_domain::access::{Reach, Right, Role};
 use wakepost_domain::executor::Executor;
-use wakepost_domain::lane::{LaneKey, executor_key};
+use wakepost_domain::lane::{LaneKey, OwnExecutor};
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::work::{Priority, State, WorkKind};
 use wakepost_domain::{SourceId, Timestamp, WorkId, limits};
@@ -207,7 +207,7 @@ async fn prepare(
             priority: job.priority.unwrap_or(Priority::Webhook),
             origin: None,
             name: name.clone(),
-            executor: job.executor.as_ref().map(executor_key),
+            executor: job.executor.clone().map(|executor| OwnExecutor { executor, trusted: all_tenants }.key()),
         })
         .await?;
     Ok(NewWork {
@@ -226,7 +226,6 @@ async fn prepare(
         meta: WorkMeta {
             name: lane.key.name.is_empty().then_some(name),
             owner: job.owner,
-            executor_trusted: all_tenants && job.executor.is_some(),
             ..WorkMeta::default()
         },
         input: input.map(|input| key.seal(Slot::Input(id), input.as_bytes())),

@@ -9,7 +9,7 @@ use aws_lc_rs::digest;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 use wakepost_domain::{TenantId, limits};
 use wakepost_store::moves::{Idempotency, Once};
 use wakepost_store::vault::Slot;
@@ -22,7 +22,7 @@ const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 #[derive(Serialize, Deserialize)]
 struct Answer {
     status: u16,
-    body: Value,
+    body: Box<RawValue>,
 }
 
 impl Call {
@@ -32,7 +32,7 @@ impl Call {
         &self,
         tenant: TenantId,
         status: StatusCode,
-        body: &Value,
+        body: &impl Serialize,
     ) -> Result<Option<Idempotency>, ApiError> {
         let Some(value) = self.headers.get("idempotency-key") else {
             return Ok(None);
@@ -50,7 +50,7 @@ impl Call {
         let key = self.key_hash(tenant, text);
         let answer = Answer {
             status: status.as_u16(),
-            body: body.clone(),
+            body: serde_json::value::to_raw_value(body).expect("an answer is plain data"),
         };
         let plain = serde_json::to_vec(&answer).expect("an answer is plain data");
         let sealed = self
@@ -133,11 +133,7 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
 }
 
 /// A JSON answer.
-pub fn json(status: StatusCode, body: &Value) -> Response {
-    (
-        status,
-        [(header::CONTENT_TYPE, "application/json")],
-        body.to_string(),
-    )
-        .into_response()
+pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    let text = serde_json::to_string(body).expect("an answer is plain data");
+    (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
 }

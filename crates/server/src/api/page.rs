@@ -2,26 +2,29 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::{IntoParams, ToSchema};
 use wakepost_domain::{Ulid, limits};
 use wakepost_store::moves::Page;
 
 use super::error::ApiError;
+use crate::schema;
 
 /// The parameters every list has.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[serde(default)]
+#[into_params(parameter_in = Query)]
 pub struct PageQuery {
     /// How many rows.
     #[serde(deserialize_with = "number")]
+    #[param(value_type = Option<schema::PageLimit>)]
     pub limit: Option<u32>,
-    /// Where the page before ended.
+    /// Where the page before ended: its `next_cursor`.
     pub cursor: Option<String>,
 }
 
 /// A whole number in a query.
-pub fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
     text.map(|text| {
         text.parse()
@@ -58,12 +61,37 @@ fn read(text: &str) -> Option<Ulid> {
     Some(Ulid::from_bytes(bytes))
 }
 
+/// A page of a list.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Listed<T> {
+    /// The rows, newest first.
+    data: Vec<T>,
+    /// Where the next page begins, if there may be one.
+    next_cursor: Option<String>,
+}
+
 /// A page of a list. It has a next one if it is full.
-pub fn listed(rows: Vec<Value>, last: Option<Ulid>, limit: u32) -> Value {
+pub fn listed<T>(rows: Vec<T>, last: Option<Ulid>, limit: u32) -> Listed<T> {
     let next = last
         .filter(|_| rows.len() >= limit as usize)
         .map(|last| URL_SAFE_NO_PAD.encode(last.to_bytes()));
-    json!({"data": rows, "next_cursor": next})
+    Listed {
+        data: rows,
+        next_cursor: next,
+    }
+}
+
+/// A page of a list that is short enough to be read whole. `place`: what it is sorted by, largest first.
+pub fn cut<T>(
+    mut rows: Vec<T>,
+    place: impl Fn(&T) -> Ulid,
+    page: Page<Ulid>,
+) -> (Vec<T>, Option<Ulid>) {
+    rows.sort_by_key(|row| std::cmp::Reverse(place(row)));
+    rows.retain(|row| page.before.is_none_or(|before| place(row) < before));
+    rows.truncate(page.limit as usize);
+    let last = rows.last().map(place);
+    (rows, last)
 }
 
 #[cfg(test)]
@@ -73,11 +101,9 @@ mod tests {
     #[test]
     fn a_cursor_reads_back_and_rubbish_does_not() {
         let last = Ulid::from_bytes([7; 16]);
-        let page = listed(vec![Value::Null], Some(last), 1);
-        let cursor = page["next_cursor"].as_str().unwrap().to_owned();
         let query = PageQuery {
             limit: None,
-            cursor: Some(cursor),
+            cursor: listed(vec![()], Some(last), 1).next_cursor,
         };
         assert_eq!(query.page().unwrap().before, Some(last));
         for text in ["", "x", "AAAA", "!!!!"] {
@@ -87,5 +113,20 @@ mod tests {
             };
             assert!(query.page().is_err());
         }
+    }
+
+    #[test]
+    fn pages_of_a_short_list_hold_every_row_once() {
+        let place = |row: &u8| Ulid::from_bytes([*row; 16]);
+        let mut page = Page {
+            before: None,
+            limit: 2,
+        };
+        let mut seen = Vec::new();
+        while let (rows, Some(last)) = cut(vec![2, 5, 1, 4, 3], place, page) {
+            seen.extend(rows);
+            page.before = Some(last);
+        }
+        assert_eq!(seen, [5, 4, 3, 2, 1]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakepost_domain::SourceId;
+use wakepost_domain::{SourceId, TenantId};
 use wakepost_domain::backoff::{Backoff, JOB_ATTEMPTS};
 use wakepost_domain::executor::Executor;
 use wakepost_domain::lane::Lane;
@@ -20,7 +20,7 @@ pub struct Policy {
     /// Whether an administrator of all tenants chose the executor's address.
     pub executor_trusted: bool,
     /// What requests to an http executor are signed with.
-    pub executor_secret: Option<String>,
+    pub executor_secret: Secret,
     /// How long a lease lasts.
     pub lease: Duration,
     /// How long a run may last in all.
@@ -31,6 +31,28 @@ pub struct Policy {
     pub backoff: Backoff,
     /// The tenant's weight in turns.
     pub weight: u32,
+}
+
+/// Where the secret comes from that requests to an http executor are signed with.
+#[derive(Clone)]
+pub enum Secret {
+    /// It is stored with the source.
+    Kept(Option<String>),
+    /// It follows from the master key and this text.
+    Derived(String),
+}
+
+impl Secret {
+    /// The secret of a tenant's default executor.
+    pub fn of_tenant(tenant: TenantId) -> Secret {
+        Secret::Derived(format!("tenant {}", tenant.0))
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
 }
 
 impl Directory {
@@ -47,14 +69,18 @@ impl Directory {
         let own = lane.key.own_executor();
         let from_source = config.and_then(|config| config.executor.clone());
         let from_tenant = settings.and_then(|settings| settings.default_executor.clone());
-        // A tenant's default is set by an administrator of all tenants; an item's own is judged where it
-        // was made, and is never trusted here.
-        let executor_trusted = match (&own, &from_source) {
-            (Some(_), _) => false,
-            (None, Some(_)) => config.is_some_and(|config| config.executor_trusted),
-            (None, None) => true,
+        let (executor, executor_trusted, executor_secret) = match (own, from_source) {
+            (Some(own), _) => (own.executor, own.trusted, Secret::Derived(lane.key.text())),
+            (None, Some(executor)) => (
+                executor,
+                config.is_some_and(|config| config.executor_trusted),
+                Secret::Kept(source.as_ref().and_then(|live| live.source.secrets.executor.clone())),
+            ),
+            // Only an administrator of all tenants sets a tenant's default.
+            (None, None) => {
+                (from_tenant.unwrap_or_default(), true, Secret::of_tenant(lane.key.tenant))
+            }
         };
-        let executor = own.or(from_source).or(from_tenant).unwrap_or_default();
 
         let usual = if executor.is_pushed() {
             PUSH_LEASE
@@ -81,11 +107,9 @@ impl Directory {
             .map(|list| list.iter().copied().map(Duration::from_secs).collect())
             .or_else(|| settings.and_then(|settings| settings.backoff()));
         Ok(Policy {
-            executor_secret: source
-                .as_ref()
-                .and_then(|live| live.source.secrets.executor.clone()),
             executor,
             executor_trusted,
+            executor_secret,
             lease: seconds(|config| config.lease_s).unwrap_or(usual),
             run_timeout: seconds(|config| config.run_timeout_s).unwrap_or(RUN_TIMEOUT),
             caps: caps.into_iter().flatten().collect(),

@@ -100,7 +100,7 @@ fn start(
                 .filter_map(|name| Some((*name, std::env::var_os(name)?))),
         )
         .envs(&command.env)
-        .env("WAKEPOST_URL", &context.base_url)
+        .env("WAKEPOST_URL", &context.local_url)
         .env("WAKEPOST_KEY", context.tokens.job_key(ticket))
         .env("WAKEPOST_JOB_ID", ticket.work.text(WorkKind::Job))
         .env("WAKEPOST_RUN_ID", ticket.run_id().to_string())

@@ -13,6 +13,7 @@ use super::Finished;
 use super::answer::Said;
 use super::lease::{self, Stop};
 use crate::context::Context;
+use crate::directory::Secret;
 use crate::outbound::{
     AddressPolicy, KeepBody, OutboundAnswer, OutboundRequest, SendErrorClass, Target, Trust,
     retry_after,
@@ -85,7 +86,11 @@ fn request(
     )?;
     put("webhook-id", &id)?;
     put("webhook-timestamp", &now.as_secs().to_string())?;
-    if let Some(secret) = &policy.executor_secret {
+    let secret = match &policy.executor_secret {
+        Secret::Kept(secret) => secret.clone(),
+        Secret::Derived(name) => Some(context.tokens.executor_secret(name)),
+    };
+    if let Some(secret) = &secret {
         let signature =
             standard::sign(secret, &id, now, &body).map_err(|error| error.to_string())?;
         put("webhook-signature", &signature)?;

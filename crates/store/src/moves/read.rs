@@ -130,7 +130,11 @@ impl WorkRow {
             tenant: item.tenant,
             kind: item.kind,
             lane: item.lane,
-            state: if later.is_some() { State::Scheduled } else { State::Pending },
+            state: if later.is_some() {
+                State::Scheduled
+            } else {
+                State::Pending
+            },
             run_at: later.unwrap_or(now),
             attempts: 0,
             max_attempts: item.max_attempts,

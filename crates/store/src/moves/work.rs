@@ -27,9 +27,6 @@ pub struct WorkMeta {
     /// What is unusual about it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
-    /// Whether an administrator of all tenants chose its executor, which may then be private.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub executor_trusted: bool,
 }
 
 /// A new item.

@@ -1,0 +1,193 @@
+//! The domain's types as the OpenAPI description shows them.
+//!
+//! The domain knows nothing of HTTP, so each of its types that stands in a request or an answer is described
+//! here once. Words and bounds come from the domain's own lists and constants. The types are only names: none
+//! is ever a value.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use utoipa::openapi::schema::{
+    AdditionalProperties, AllOfBuilder, ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder, Schema,
+    SchemaFormat, Type,
+};
+use utoipa::openapi::{Ref, RefOr};
+use utoipa::{PartialSchema, ToSchema};
+use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN};
+use wakepost_domain::work::WorkKind as Kind;
+use wakepost_domain::{access, backoff, effect, limits, receipt, run, work};
+
+macro_rules! described {
+    ($($name:ident: $schema:expr;)*) => {$(
+        pub enum $name {}
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                Schema::from($schema).into()
+            }
+        }
+
+        impl ToSchema for $name {
+            fn name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+        }
+    )*
+        /// All of them, by name: what stands only in a parameter is collected by nobody else.
+        pub fn all() -> Vec<(String, RefOr<Schema>)> {
+            vec![$(($name::name().into_owned(), $name::schema())),*]
+        }
+    };
+}
+
+described! {
+    EventId: id(wakepost_domain::EventId::PREFIX, "One thing that happened.");
+    SourceId: id(wakepost_domain::SourceId::PREFIX, "One integration of one tenant.");
+    RunId: id(wakepost_domain::RunId::PREFIX, "One try at a job.");
+    KeyId: id(wakepost_domain::KeyId::PREFIX, "One API key: its name, not its secret.");
+    ReceiptId: id(wakepost_domain::ReceiptId::PREFIX, "One request that was received.");
+    AuditId: id(wakepost_domain::AuditId::PREFIX, "One operator's action.");
+    JobId: id(Kind::Job.id_prefix(), "One job.");
+    WorkId: id(
+        &format!("({})", Kind::ALL.map(Kind::id_prefix).join("|")),
+        "One durable thing to do: a job, a delivery, a reply or a callback.",
+    );
+    Timestamp: text("A moment: RFC 3339, answered in UTC with milliseconds.")
+        .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
+        .examples(["2026-11-15T10:00:00.000Z"]);
+    Slug: text("A tenant, by the name its user chose.")
+        .pattern(Some("^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"));
+    Name: bounded("A free name of visible characters.", limits::NAME_CHARS_MAX);
+    Key: bounded("A key or subject of visible characters.", limits::KEY_CHARS_MAX);
+    Note: bounded("Who does it, and why. It stays in the audit trail.", limits::NOTE_CHARS_MAX);
+    Attempts: whole("How often it may be tried.", 1, u64::from(limits::ATTEMPTS_MAX));
+    Backoff: ArrayBuilder::new()
+        .items(whole("Seconds.", 0, backoff::DELAY_MAX.as_secs()))
+        .min_items(Some(1))
+        .max_items(Some(limits::ATTEMPTS_MAX as usize))
+        .description(Some("How long a failed job waits, attempt by attempt."));
+    LeaseSeconds: whole("How long a lease lasts.", LEASE_MIN.as_secs(), LEASE_MAX.as_secs());
+    LeaseMax: whole("How many jobs at most; 1 if left out.", 1, u64::from(limits::LEASE_MAX))
+        .default(Some(1.into()));
+    LeaseWait: whole("How long to wait for the first job.", 0, limits::LEASE_WAIT_MAX.as_secs())
+        .default(Some(0.into()));
+    PageLimit: whole("How many rows.", 1, u64::from(limits::PAGE_MAX))
+        .default(Some(limits::PAGE_DEFAULT.into()));
+
+    State: words("Where work stands.", work::State::ALL);
+    EventStatus: words(
+        "Where an event stands: the most telling state of its work, or why it has none.",
+        work::State::ALL.map(work::State::as_str).into_iter().chain(["ignored", "unmapped"]),
+    );
+    Priority: words("Which queue work waits in, most urgent first.", work::Priority::ALL);
+    WorkKind: words("What executes it.", Kind::ALL);
+    HeldReason: words("Why work waits for an operator.", [
+        work::HeldReason::InDoubt,
+        work::HeldReason::HopLimit,
+        work::HeldReason::Budget,
+        work::HeldReason::UnknownKind,
+    ]);
+    Role: words("What a key may do.", access::Role::ALL);
+    Verdict: words("What became of a request.", receipt::Verdict::ALL);
+    RunOutcome: words("How a run ended.", [
+        run::RunOutcome::Succeeded,
+        run::RunOutcome::Failed,
+        run::RunOutcome::LeaseExpired,
+        run::RunOutcome::HandedBack,
+        run::RunOutcome::Held,
+        run::RunOutcome::Cancelled,
+    ]);
+    OnDoubt: words(
+        "What to do about an effect that an earlier run began and never resolved.",
+        [effect::OnDoubt::Hold, effect::OnDoubt::Execute],
+    );
+    Decision: words("What to do about the effect.", [
+        effect::Decision::Execute,
+        effect::Decision::Skip,
+        effect::Decision::InDoubt,
+    ]);
+    Executor: OneOfBuilder::new()
+        .item(executor("pull", None))
+        .item(executor("http", Some("url")))
+        .item(executor("exec", Some("name")))
+        .description(Some("Who runs a job: a worker that asks for it, a URL, or a command of wakepost.toml."));
+}
+
+/// What every text begins as.
+fn text(description: &str) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .description(Some(description))
+}
+
+fn id(prefix: &str, description: &str) -> ObjectBuilder {
+    text(description).pattern(Some(format!("^{prefix}_[0-7][0-9A-HJKMNP-TV-Z]{{25}}$")))
+}
+
+fn bounded(description: &str, chars_max: usize) -> ObjectBuilder {
+    text(description)
+        .min_length(Some(1))
+        .max_length(Some(chars_max))
+}
+
+fn whole(description: &str, low: u64, high: u64) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .description(Some(description))
+        .minimum(Some(low as f64))
+        .maximum(Some(high as f64))
+}
+
+fn words<T: Serialize>(description: &str, all: impl IntoIterator<Item = T>) -> ObjectBuilder {
+    let words = all
+        .into_iter()
+        .map(|word| serde_json::to_value(word).expect("a word is plain data"));
+    text(description).enum_values(Some(words))
+}
+
+fn executor(kind: &str, field: Option<&str>) -> ObjectBuilder {
+    let tagged = ObjectBuilder::new()
+        .property("kind", text("How.").enum_values(Some([kind])))
+        .required("kind")
+        .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)));
+    match field {
+        None => tagged,
+        Some(field) => tagged
+            .property(field, ObjectBuilder::new().schema_type(Type::String))
+            .required(field),
+    }
+}
+
+/// Describes a body of which a creating call needs more fields than a change.
+macro_rules! requiring {
+    ($name:ident: $part:ty, $fields:expr) => {
+        enum $name {}
+
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                crate::schema::requiring(&<$part as utoipa::ToSchema>::name(), &$fields)
+            }
+        }
+
+        impl utoipa::ToSchema for $name {
+            fn name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn schemas(all: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) {
+                let part = <$part as utoipa::ToSchema>::name().into_owned();
+                all.push((part, <$part as utoipa::PartialSchema>::schema()));
+                <$part as utoipa::ToSchema>::schemas(all);
+            }
+        }
+    };
+}
+pub(crate) use requiring;
+
+/// The named description, with more of its fields required.
+pub fn requiring(name: &str, fields: &[&str]) -> RefOr<Schema> {
+    let more = ObjectBuilder::new();
+    let more = fields.iter().fold(more, |object, field| object.required(*field));
+    let part = Ref::from_schema_name(name);
+    Schema::from(AllOfBuilder::new().item(part).item(more)).into()
+}
