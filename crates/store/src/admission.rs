@@ -40,20 +40,9 @@ impl Admission {
     pub fn enter(&self, bytes: usize) -> Result<Place> {
         let kib =
             u32::try_from(bytes.div_ceil(1024).clamp(1, KIB_MAX)).map_err(|_| StoreError::Busy)?;
-        let moves = self
-            .moves
-            .clone()
-            .try_acquire_owned()
-            .map_err(|_| StoreError::Busy)?;
-        let kib = self
-            .kib
-            .clone()
-            .try_acquire_many_owned(kib)
-            .map_err(|_| StoreError::Busy)?;
-        Ok(Place {
-            _moves: moves,
-            _kib: kib,
-        })
+        let moves = self.moves.clone().try_acquire_owned().map_err(|_| StoreError::Busy)?;
+        let kib = self.kib.clone().try_acquire_many_owned(kib).map_err(|_| StoreError::Busy)?;
+        Ok(Place { _moves: moves, _kib: kib })
     }
 }
 

@@ -42,13 +42,7 @@ mod active {
     fn parse(text: &str) -> Option<(String, Point)> {
         let (name, action) = text.trim().split_once('=')?;
         let (action, nth) = action.split_once('@').unwrap_or((action, "1"));
-        Some((
-            name.to_owned(),
-            Point {
-                action: action.to_owned(),
-                wait: nth.parse().ok()?,
-            },
-        ))
+        Some((name.to_owned(), Point { action: action.to_owned(), wait: nth.parse().ok()? }))
     }
 
     pub fn pass(name: &str) -> Result<()> {

@@ -121,13 +121,7 @@ impl TenantKey {
         let bound = slot.bind(self.tenant);
         let cipher = self
             .cipher
-            .encrypt(
-                &XNonce::from(nonce),
-                Payload {
-                    msg: plain,
-                    aad: &bound,
-                },
-            )
+            .encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: &bound })
             .expect("a record is far below the cipher's limit");
         let mut record = Vec::with_capacity(HEADER + cipher.len());
         record.push(VERSION);
@@ -147,13 +141,7 @@ impl TenantKey {
         let nonce: [u8; NONCE] = bytes[5..HEADER].try_into().map_err(|_| damaged())?;
         let bound = slot.bind(self.tenant);
         self.cipher
-            .decrypt(
-                &XNonce::from(nonce),
-                Payload {
-                    msg: &bytes[HEADER..],
-                    aad: &bound,
-                },
-            )
+            .decrypt(&XNonce::from(nonce), Payload { msg: &bytes[HEADER..], aad: &bound })
             .map_err(|_| damaged())
     }
 }
@@ -204,12 +192,7 @@ impl Vault {
         entropy: Arc<dyn Entropy>,
     ) -> Vault {
         let wrapper = XChaCha20Poly1305::new(&master.derive("wakepost data keys").into());
-        Vault {
-            wrapper,
-            entropy,
-            settings,
-            keys: RwLock::new(HashMap::new()),
-        }
+        Vault { wrapper, entropy, settings, keys: RwLock::new(HashMap::new()) }
     }
 
     /// The key of a tenant.
@@ -219,10 +202,7 @@ impl Vault {
         }
         let mut fresh = Zeroizing::new([0u8; 32]);
         self.entropy.fill(&mut fresh[..]);
-        let (number, wrapped) = self
-            .settings
-            .data_key(tenant, self.wrap(tenant, &fresh))
-            .await?;
+        let (number, wrapped) = self.settings.data_key(tenant, self.wrap(tenant, &fresh)).await?;
         let key = Arc::new(TenantKey {
             tenant,
             number,
@@ -239,13 +219,7 @@ impl Vault {
         let aad = tenant.0.to_be_bytes();
         let cipher = self
             .wrapper
-            .encrypt(
-                &XNonce::from(nonce),
-                Payload {
-                    msg: key,
-                    aad: &aad,
-                },
-            )
+            .encrypt(&XNonce::from(nonce), Payload { msg: key, aad: &aad })
             .expect("32 bytes are far below the cipher's limit");
         [&nonce[..], &cipher].concat()
     }
@@ -262,18 +236,10 @@ impl Vault {
         let aad = tenant.0.to_be_bytes();
         let plain = Zeroizing::new(
             self.wrapper
-                .decrypt(
-                    &XNonce::from(nonce),
-                    Payload {
-                        msg: cipher,
-                        aad: &aad,
-                    },
-                )
+                .decrypt(&XNonce::from(nonce), Payload { msg: cipher, aad: &aad })
                 .map_err(|_| wrong())?,
         );
-        Ok(Zeroizing::new(
-            plain.as_slice().try_into().map_err(|_| wrong())?,
-        ))
+        Ok(Zeroizing::new(plain.as_slice().try_into().map_err(|_| wrong())?))
     }
 }
 
@@ -303,10 +269,7 @@ mod tests {
         let event = EventId(Ulid::from_bytes([1; 16]));
         let other = EventId(Ulid::from_bytes([2; 16]));
         let record = key(1).seal(Slot::Content(event), b"secret");
-        assert_eq!(
-            key(1).open(Slot::Content(event), &record).unwrap(),
-            b"secret"
-        );
+        assert_eq!(key(1).open(Slot::Content(event), &record).unwrap(), b"secret");
         assert!(key(1).open(Slot::Content(other), &record).is_err());
         assert!(key(1).open(Slot::Input(WorkId(event.0)), &record).is_err());
         assert!(key(2).open(Slot::Content(event), &record).is_err());
@@ -319,10 +282,7 @@ mod tests {
         for index in 0..record.len() {
             let mut bytes = record.as_bytes().to_vec();
             bytes[index] ^= 1;
-            assert!(
-                key(1).open(slot, &Sealed::from_stored(bytes)).is_err(),
-                "byte {index}"
-            );
+            assert!(key(1).open(slot, &Sealed::from_stored(bytes)).is_err(), "byte {index}");
         }
         assert!(key(1).open(slot, &Sealed::from_stored(vec![])).is_err());
     }

@@ -34,26 +34,14 @@ impl Database {
             panic!("WAKEPOST_TEST_DATABASE_URL is missing: run through cargo xtask test")
         });
         let admin = connect(&url).await;
-        let name = format!(
-            "own_{}",
-            Ulid::from_bytes(random()).to_string().to_lowercase()
-        );
-        admin
-            .batch_execute(&format!("CREATE DATABASE {name}"))
-            .await
-            .unwrap();
+        let name = format!("own_{}", Ulid::from_bytes(random()).to_string().to_lowercase());
+        admin.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
         let (server, _) = url.rsplit_once('/').unwrap();
-        Database {
-            url: format!("{server}/{name}"),
-            name,
-            admin,
-        }
+        Database { url: format!("{server}/{name}"), name, admin }
     }
 
     async fn node(&self) -> Postgres {
-        Postgres::connect(&self.url, PostgresOptions::default())
-            .await
-            .unwrap()
+        Postgres::connect(&self.url, PostgresOptions::default()).await.unwrap()
     }
 
     /// A node on a finished schema.
@@ -130,10 +118,7 @@ fn event(lane: LaneId, at: Timestamp, keys: &[&str]) -> NewEvent {
             .collect(),
         dedup_until: at.after(DAY),
         content: Sealed::from_stored(event.id.to_string().into_bytes()),
-        job: Some(NewJob {
-            lane,
-            max_attempts: 1,
-        }),
+        job: Some(NewJob { lane, max_attempts: 1 }),
         receipt: NewReceipt {
             id: ReceiptId(id(at)),
             tenant: TenantId::DEFAULT,
@@ -149,28 +134,13 @@ fn event(lane: LaneId, at: Timestamp, keys: &[&str]) -> NewEvent {
 
 fn claim_of(lane: LaneId, count: u32, caps: Vec<Cap>) -> ClaimRequest {
     let (lease, run_timeout) = (Duration::from_secs(60), Duration::from_secs(600));
-    let lanes = vec![ClaimLane {
-        lane,
-        count,
-        lease,
-        run_timeout,
-        caps,
-    }];
-    ClaimRequest {
-        worker: "ada".to_owned(),
-        lanes,
-    }
+    let lanes = vec![ClaimLane { lane, count, lease, run_timeout, caps }];
+    ClaimRequest { worker: "ada".to_owned(), lanes }
 }
 
 fn end_of(ticket: wakepost_domain::lease::Ticket, ending: Ending) -> Settle {
     let settlement = transition::settle(ending, 1, 1, &Backoff::default(), 0.5);
-    Settle {
-        ticket,
-        guard: Guard::Live,
-        settlement,
-        error: None,
-        evidence: Evidence::default(),
-    }
+    Settle { ticket, guard: Guard::Live, settlement, error: None, evidence: Evidence::default() }
 }
 
 #[tokio::test]
@@ -192,10 +162,7 @@ async fn many_nodes_may_migrate_at_once() {
     }
     assert_eq!(first.pending_migrations().await.unwrap(), []);
     let raw = database.raw().await;
-    assert_eq!(
-        count(&raw, "SELECT count(*) FROM schema_migrations").await,
-        1
-    );
+    assert_eq!(count(&raw, "SELECT count(*) FROM schema_migrations").await, 1);
     assert_eq!(
         count(
             &raw,
@@ -215,10 +182,7 @@ async fn a_schema_from_a_newer_program_is_refused() {
     raw.batch_execute("INSERT INTO schema_migrations (version, name) VALUES (9000, 'future')")
         .await
         .unwrap();
-    for refused in [
-        store.migrate().await,
-        store.pending_migrations().await.map(|_| ()),
-    ] {
+    for refused in [store.migrate().await, store.pending_migrations().await.map(|_| ())] {
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("9000") && error.contains("newer"), "{error}");
     }
@@ -235,9 +199,7 @@ async fn a_weeks_rows_are_in_the_weeks_partition_and_bodies_are_not_compressed()
     store.ensure_partitions(now).await.unwrap();
     let lane = lane(&store, "a").await;
     assert_eq!(
-        store.accept(vec![event(lane, now, &["a"])]).await[0]
-            .as_ref()
-            .unwrap(),
+        store.accept(vec![event(lane, now, &["a"])]).await[0].as_ref().unwrap(),
         &Accepted::New
     );
     assert_eq!(count(&raw, "SELECT count(*) FROM events").await, 1);
@@ -257,24 +219,11 @@ async fn rows_in_the_default_partition_do_not_stop_the_making_of_others() {
     let raw = database.raw().await;
     let now = store.now().await.unwrap();
     let lane = lane(&store, "a").await;
-    store
-        .accept(vec![event(lane, now, &["a"])])
-        .await
-        .remove(0)
-        .unwrap();
+    store.accept(vec![event(lane, now, &["a"])]).await.remove(0).unwrap();
     store.ensure_partitions(now).await.unwrap();
     let weeks = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'events'::regclass";
-    assert_eq!(
-        count(&raw, weeks).await,
-        5,
-        "four weeks ahead and the default one"
-    );
-    store
-        .accept(vec![
-            event(lane, now, &["b"]),
-            event(lane, now.after(7 * DAY), &["c"]),
-        ])
-        .await;
+    assert_eq!(count(&raw, weeks).await, 5, "four weeks ahead and the default one");
+    store.accept(vec![event(lane, now, &["b"]), event(lane, now.after(7 * DAY), &["c"])]).await;
     assert_eq!(count(&raw, "SELECT count(*) FROM events_rest").await, 2);
     assert_eq!(count(&raw, "SELECT count(*) FROM events").await, 3);
     database.close().await;
@@ -298,22 +247,12 @@ async fn dropping_a_week_spares_the_bodies_of_live_work_and_of_dead_letters() {
         .into_iter()
         .for_each(|answer| assert_eq!(answer.unwrap(), Accepted::New));
     for claimed in store.claim(claim_of(lane, 3, vec![])).await.unwrap() {
-        let ending = match ids
-            .iter()
-            .position(|id| WorkId::first_of(*id) == claimed.ticket.work)
-        {
+        let ending = match ids.iter().position(|id| WorkId::first_of(*id) == claimed.ticket.work) {
             Some(0) => Ending::Succeeded,
-            Some(1) => Ending::Failed {
-                retryable: false,
-                retry_after: None,
-            },
+            Some(1) => Ending::Failed { retryable: false, retry_after: None },
             _ => continue,
         };
-        store
-            .settle(vec![end_of(claimed.ticket, ending)])
-            .await
-            .remove(0)
-            .unwrap();
+        store.settle(vec![end_of(claimed.ticket, ending)]).await.remove(0).unwrap();
     }
     let cut = now.before(20 * DAY);
     let before = PruneBefore {
@@ -327,23 +266,15 @@ async fn dropping_a_week_spares_the_bodies_of_live_work_and_of_dead_letters() {
         steps += 1;
         assert!(steps < 50, "retention does not end");
     }
-    let kept: Vec<EventId> = store
-        .contents(ids.clone())
-        .await
-        .unwrap()
-        .into_iter()
-        .map(|(id, _)| id)
-        .collect();
+    let kept: Vec<EventId> =
+        store.contents(ids.clone()).await.unwrap().into_iter().map(|(id, _)| id).collect();
     assert_eq!(kept, ids[1..]);
     let old = format!(
         "SELECT count(*) FROM pg_class WHERE relname LIKE 'bodies\\_w%' AND relkind = 'r'
                        AND relname < 'bodies_w{}'",
         cut.to_string()[..10].replace('-', "")
     );
-    assert!(
-        count(&raw, &old).await <= 1,
-        "the week of the cut itself may stay"
-    );
+    assert!(count(&raw, &old).await <= 1, "the week of the cut itself may stay");
     assert_eq!(
         store
             .events_by_id(ids.iter().map(|id| (TenantId::DEFAULT, *id)).collect())
@@ -353,12 +284,7 @@ async fn dropping_a_week_spares_the_bodies_of_live_work_and_of_dead_letters() {
         3
     );
     // Then everything goes, and the runs of unfinished work do not.
-    let before = PruneBefore {
-        bodies: cut,
-        events: cut,
-        runs: cut,
-        receipts: cut,
-    };
+    let before = PruneBefore { bodies: cut, events: cut, runs: cut, receipts: cut };
     while store.prune(before).await.unwrap().more {}
     assert_eq!(count(&raw, "SELECT count(*) FROM events").await, 0);
     assert_eq!(count(&raw, "SELECT count(*) FROM work_done").await, 0);
@@ -388,10 +314,7 @@ async fn copies_with_two_keys_on_many_nodes_leave_whole_events_only() {
                         format!("b{round}:{}", (node + worker) % 3),
                     );
                     for answer in store
-                        .accept(vec![
-                            event(lane, now, &[&a, &b]),
-                            event(lane, now, &[&b, &a]),
-                        ])
+                        .accept(vec![event(lane, now, &[&a, &b]), event(lane, now, &[&b, &a])])
                         .await
                     {
                         new += usize::from(answer.unwrap() == Accepted::New);
@@ -408,15 +331,9 @@ async fn copies_with_two_keys_on_many_nodes_leave_whole_events_only() {
     assert_eq!(count(&raw, "SELECT count(*) FROM events").await, new);
     assert_eq!(count(&raw, "SELECT count(*) FROM bodies").await, new);
     assert_eq!(count(&raw, "SELECT count(*) FROM work").await, new);
-    assert_eq!(
-        count(&raw, "SELECT count(*) FROM dedup_keys").await,
-        2 * new
-    );
+    assert_eq!(count(&raw, "SELECT count(*) FROM dedup_keys").await, 2 * new);
     let repeats = 4 * 8 * 20 * 2 - new;
-    assert_eq!(
-        count(&raw, "SELECT sum(duplicates) FROM events").await,
-        repeats
-    );
+    assert_eq!(count(&raw, "SELECT sum(duplicates) FROM events").await, repeats);
     database.close().await;
 }
 
@@ -439,11 +356,7 @@ async fn an_event_that_loses_the_race_for_its_second_key_leaves_nothing() {
         other
             .execute(
                 sql,
-                &[
-                    &uuid(rival_key.0),
-                    &uuid(rival.to_bytes()),
-                    &now.after(DAY).as_millis(),
-                ],
+                &[&uuid(rival_key.0), &uuid(rival.to_bytes()), &now.after(DAY).as_millis()],
             )
             .await
             .unwrap();
@@ -454,25 +367,12 @@ async fn an_event_that_loses_the_race_for_its_second_key_leaves_nothing() {
         while count(&raw, "SELECT count(*) FROM pg_locks WHERE NOT granted").await == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        other
-            .batch_execute(if commits { "COMMIT" } else { "ROLLBACK" })
-            .await
-            .unwrap();
-        let of = |event| {
-            format!(
-                "SELECT count(*) FROM dedup_keys WHERE event_id = '{}'",
-                uuid(event)
-            )
-        };
+        other.batch_execute(if commits { "COMMIT" } else { "ROLLBACK" }).await.unwrap();
+        let of =
+            |event| format!("SELECT count(*) FROM dedup_keys WHERE event_id = '{}'", uuid(event));
         let accepted = accepting.await.unwrap();
         if commits {
-            assert_eq!(
-                accepted,
-                Accepted::Duplicate {
-                    of: rival,
-                    has_job: true
-                }
-            );
+            assert_eq!(accepted, Accepted::Duplicate { of: rival, has_job: true });
             assert_eq!(count(&raw, &of(own.to_bytes())).await, 0);
             assert_eq!(store.event(TenantId::DEFAULT, own).await.unwrap(), None);
         } else {
@@ -493,19 +393,10 @@ async fn a_row_that_cannot_be_stored_fails_its_own_caller_only() {
     store.accept(vec![first.clone()]).await.remove(0).unwrap();
     let mut impostor = event(lane, now, &["b"]);
     impostor.event.id = first.event.id;
-    let answers = store
-        .accept(vec![
-            event(lane, now, &["c"]),
-            impostor,
-            event(lane, now, &["d"]),
-        ])
-        .await;
+    let answers =
+        store.accept(vec![event(lane, now, &["c"]), impostor, event(lane, now, &["d"])]).await;
     assert!(matches!(answers[0], Ok(Accepted::New)));
-    assert!(
-        matches!(answers[1], Err(StoreError::Unavailable(_))),
-        "{:?}",
-        answers[1]
-    );
+    assert!(matches!(answers[1], Err(StoreError::Unavailable(_))), "{:?}", answers[1]);
     assert!(matches!(answers[2], Ok(Accepted::New)));
     database.close().await;
 }
@@ -533,10 +424,7 @@ async fn caps_hold_on_many_nodes_and_are_given_back_exactly() {
     let (one, two) = (lane(&store, "one").await, lane(&store, "two").await);
     let made = (0..200).map(|n| event(if n % 2 == 0 { one } else { two }, now, &[&n.to_string()]));
     store.accept(made.collect()).await;
-    let cap = Cap {
-        scope: CapScope::Tenant(TenantId::DEFAULT),
-        limit: 7,
-    };
+    let cap = Cap { scope: CapScope::Tenant(TenantId::DEFAULT), limit: 7 };
     let mut tasks = Vec::new();
     for node in 0..3 {
         let node_store = database.node().await;
@@ -548,10 +436,8 @@ async fn caps_hold_on_many_nodes_and_are_given_back_exactly() {
                 for _ in 0..60 {
                     let claimed = store.claim(claim_of(lane, 5, vec![cap])).await.unwrap();
                     done += claimed.len();
-                    let ends = claimed
-                        .iter()
-                        .map(|item| end_of(item.ticket, Ending::Succeeded))
-                        .collect();
+                    let ends =
+                        claimed.iter().map(|item| end_of(item.ticket, Ending::Succeeded)).collect();
                     for answer in store.settle(ends).await {
                         assert!(answer.unwrap().freed_cap);
                     }
@@ -575,14 +461,8 @@ async fn caps_hold_on_many_nodes_and_are_given_back_exactly() {
     let (most, raw) = watcher.await.unwrap();
     assert!(most <= 7, "{most} ran at once");
     assert!(done > 7);
-    assert_eq!(
-        count(&raw, "SELECT running::bigint FROM lane_caps").await,
-        0
-    );
-    assert_eq!(
-        count(&raw, "SELECT count(*) FROM work_done").await as usize,
-        done
-    );
+    assert_eq!(count(&raw, "SELECT running::bigint FROM lane_caps").await, 0);
+    assert_eq!(count(&raw, "SELECT count(*) FROM work_done").await as usize, done);
     database.close().await;
 }
 
@@ -634,11 +514,7 @@ async fn a_lost_connection_is_unavailable_and_the_next_move_succeeds() {
     let store = database.store().await;
     let now = store.now().await.unwrap();
     let lane = lane(&store, "a").await;
-    store
-        .accept(vec![event(lane, now, &["a"])])
-        .await
-        .remove(0)
-        .unwrap();
+    store.accept(vec![event(lane, now, &["a"])]).await.remove(0).unwrap();
     let raw = database.raw().await;
     raw.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -663,9 +539,7 @@ async fn no_error_tells_the_password() {
         "postgres://u:hunter2@256.0.0.1/d",
         "postgres://u:hunter2@[/d",
     ] {
-        let error = Postgres::connect(url, PostgresOptions::default())
-            .await
-            .unwrap_err();
+        let error = Postgres::connect(url, PostgresOptions::default()).await.unwrap_err();
         assert!(matches!(error, StoreError::Unavailable(_)));
         assert!(!error.to_string().contains("hunter2"), "{error}");
     }
@@ -681,9 +555,6 @@ async fn heard(words: &mut tokio::sync::mpsc::Receiver<String>) -> String {
 async fn commits(client: &Client) -> i64 {
     // The statistics of a session are reported when it is idle.
     tokio::time::sleep(Duration::from_millis(1200)).await;
-    count(
-        client,
-        "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()",
-    )
-    .await
+    count(client, "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
+        .await
 }

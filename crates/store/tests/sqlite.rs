@@ -1,5 +1,7 @@
 //! The promises of the store, kept by SQLite.
 
+#![allow(clippy::unwrap_used, reason = "a harness is part of its tests")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -40,9 +42,7 @@ impl Harness for OnSqlite {
     }
 
     async fn advance(&self, by: Duration) {
-        self.clock
-            .0
-            .fetch_add(by.as_millis() as i64, Ordering::SeqCst);
+        self.clock.0.fetch_add(by.as_millis() as i64, Ordering::SeqCst);
     }
 
     async fn close(self) {}
@@ -53,18 +53,9 @@ async fn fresh() -> OnSqlite {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let clock = Arc::new(StillClock(AtomicI64::new(now.as_millis() as i64)));
     // Power cuts are tested elsewhere: these promises do not wait for the disk.
-    let store = Sqlite::open(
-        directory.path(),
-        clock.clone(),
-        Durability::Normal,
-        Drive::Thread,
-    )
-    .unwrap();
-    OnSqlite {
-        store: Arc::new(store),
-        clock,
-        _directory: directory,
-    }
+    let store =
+        Sqlite::open(directory.path(), clock.clone(), Durability::Normal, Drive::Thread).unwrap();
+    OnSqlite { store: Arc::new(store), clock, _directory: directory }
 }
 
-wakepost_store::conformance!(fresh);
+wakepost_store::conformance::conformance!(fresh);

@@ -12,12 +12,8 @@ use crate::moves::{Accepted, NewEvent, NewReceipt, Page, ReceiptRow, WorkMeta};
 pub async fn a_new_event_is_stored_with_every_column(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
-    let mut new = world
-        .event(&inbox)
-        .with_key("d-1")
-        .of_type("pull.merged")
-        .about("gh:pr:7")
-        .build();
+    let mut new =
+        world.event(&inbox).with_key("d-1").of_type("pull.merged").about("gh:pr:7").build();
     new.event.verified = false;
     new.event.occurred_at = Some(world.now().await);
     new.event.remote_addr = Some("2001:db8::1".to_owned());
@@ -36,10 +32,7 @@ pub async fn a_body_is_kept_byte_for_byte(harness: &impl Harness) {
         let (id, content) = (new.event.id, new.content.clone());
         assert_eq!(world.accept(new).await, Accepted::New);
         let found = world.other.contents(vec![id]).await.unwrap();
-        assert!(
-            found == [(id, content)],
-            "the body of {id} came back changed"
-        );
+        assert!(found == [(id, content)], "the body of {id} came back changed");
     }
 }
 
@@ -49,33 +42,17 @@ pub async fn a_new_event_makes_its_job_in_the_same_breath(harness: &impl Harness
     let new = world.event(&inbox).about("gh:issue:1").build();
     let event = new.event.id;
     world.accept(new).await;
-    let work = world
-        .store
-        .work_of_event(inbox.tenant, event)
-        .await
-        .unwrap();
+    let work = world.store.work_of_event(inbox.tenant, event).await.unwrap();
     assert_eq!(work.len(), 1);
     let row = &work[0];
     assert_near(row.run_at, world.now().await);
     assert_eq!((row.id, row.event), (WorkId::first_of(event), Some(event)));
-    assert_eq!(
-        (row.tenant, row.lane, row.kind),
-        (inbox.tenant, inbox.lane, WorkKind::Job)
-    );
-    assert_eq!(
-        (row.state, row.attempts, row.max_attempts),
-        (State::Pending, 0, ATTEMPTS)
-    );
+    assert_eq!((row.tenant, row.lane, row.kind), (inbox.tenant, inbox.lane, WorkKind::Job));
+    assert_eq!((row.state, row.attempts, row.max_attempts), (State::Pending, 0, ATTEMPTS));
     assert_eq!((row.fence, row.scope), (0, event.0));
     assert_eq!(row.subject.as_deref(), Some("gh:issue:1"));
-    assert_eq!(
-        (&row.held, &row.last_error, &row.worker),
-        (&None, &None, &None)
-    );
-    assert_eq!(
-        (row.started_at, row.lease_expires_at, row.finished_at),
-        (None, None, None)
-    );
+    assert_eq!((&row.held, &row.last_error, &row.worker), (&None, &None, &None));
+    assert_eq!((row.started_at, row.lease_expires_at, row.finished_at), (None, None, None));
     assert_eq!((row.cancel_requested, row.replayed_as), (false, None));
     assert_eq!(row.meta, WorkMeta::default());
 }
@@ -83,26 +60,11 @@ pub async fn a_new_event_makes_its_job_in_the_same_breath(harness: &impl Harness
 pub async fn ignored_and_unmapped_events_are_kept_and_make_no_job(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
-    for new in [
-        world.event(&inbox).ignored().build(),
-        world.event(&inbox).unmapped().build(),
-    ] {
+    for new in [world.event(&inbox).ignored().build(), world.event(&inbox).unmapped().build()] {
         assert_eq!(world.accept(new.clone()).await, Accepted::New);
         assert_eq!(world.stored(inbox.tenant, new.event.id).await, new.event);
-        assert_eq!(
-            world
-                .store
-                .contents(vec![new.event.id])
-                .await
-                .unwrap()
-                .len(),
-            1
-        );
-        let work = world
-            .store
-            .work_of_event(inbox.tenant, new.event.id)
-            .await
-            .unwrap();
+        assert_eq!(world.store.contents(vec![new.event.id]).await.unwrap().len(), 1);
+        let work = world.store.work_of_event(inbox.tenant, new.event.id).await.unwrap();
         assert!(work.is_empty(), "{work:?}");
     }
     assert!(world.claim(&inbox).take().await.is_empty());
@@ -125,22 +87,9 @@ pub async fn answers_come_in_the_order_of_the_batch(harness: &impl Harness) {
         .map(|key| world.event(&inbox).with_key(key).build())
         .into();
     let answers = world.store.accept(batch).await;
-    let of_known = Accepted::Duplicate {
-        of: known.event.id,
-        has_job: true,
-    };
-    let of_quiet = Accepted::Duplicate {
-        of: quiet.event.id,
-        has_job: false,
-    };
-    let expected = [
-        Accepted::New,
-        of_known,
-        Accepted::New,
-        of_quiet,
-        of_known,
-        Accepted::New,
-    ];
+    let of_known = Accepted::Duplicate { of: known.event.id, has_job: true };
+    let of_quiet = Accepted::Duplicate { of: quiet.event.id, has_job: false };
+    let expected = [Accepted::New, of_known, Accepted::New, of_quiet, of_known, Accepted::New];
     let answers: Vec<Accepted> = answers.into_iter().map(Result::unwrap).collect();
     assert_eq!(answers, expected);
 }
@@ -159,11 +108,7 @@ pub async fn many_events_from_two_nodes_are_all_stored(harness: &impl Harness) {
             assert_eq!(answer.unwrap(), Accepted::New);
         }
     }
-    let events = world
-        .store
-        .events(inbox.tenant, Default::default(), ALL)
-        .await
-        .unwrap();
+    let events = world.store.events(inbox.tenant, Default::default(), ALL).await.unwrap();
     assert_eq!(events.len(), 400);
     assert!(events.iter().all(|row| row.work == [State::Pending]));
     assert_eq!(world.claim(&inbox).up_to(1000).take().await.len(), 400);
@@ -176,66 +121,32 @@ pub async fn an_event_that_cannot_be_stored_fails_alone_and_leaves_nothing(harne
     let first = world.event(&inbox).with_key("first").build();
     world.accept(first.clone()).await;
     let good = world.event(&inbox).with_key("good").build();
-    let bad = world
-        .event(&inbox)
-        .with_key("bad")
-        .with_id(first.event.id)
-        .of_type("other")
-        .build();
+    let bad = world.event(&inbox).with_key("bad").with_id(first.event.id).of_type("other").build();
     let fine = world.event(&inbox).with_key("fine").build();
-    let answers = world
-        .store
-        .accept(vec![good.clone(), bad, fine.clone()])
-        .await;
+    let answers = world.store.accept(vec![good.clone(), bad, fine.clone()]).await;
     assert_eq!(answers.len(), 3);
     assert!(matches!(answers[0], Ok(Accepted::New)), "{:?}", answers[0]);
     assert!(answers[1].is_err(), "{:?}", answers[1]);
     assert!(matches!(answers[2], Ok(Accepted::New)), "{:?}", answers[2]);
-    assert_eq!(
-        world.stored(inbox.tenant, first.event.id).await,
-        first.event
-    );
+    assert_eq!(world.stored(inbox.tenant, first.event.id).await, first.event);
     assert_eq!(world.stored(inbox.tenant, good.event.id).await, good.event);
     assert_eq!(world.stored(inbox.tenant, fine.event.id).await, fine.event);
-    assert_eq!(
-        world.accept(world.event(&inbox).with_key("bad")).await,
-        Accepted::New
-    );
+    assert_eq!(world.accept(world.event(&inbox).with_key("bad")).await, Accepted::New);
 }
 
 /// A provider's id may hold a NUL, which PostgreSQL's text cannot.
 pub async fn a_text_that_is_hard_to_store_harms_no_other_event(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
-    let odd = world
-        .event(&inbox)
-        .with_key("a\0b")
-        .of_type("x\0y")
-        .about("s\0")
-        .build();
-    let batch = vec![
-        world.event(&inbox).build(),
-        odd.clone(),
-        world.event(&inbox).build(),
-    ];
+    let odd = world.event(&inbox).with_key("a\0b").of_type("x\0y").about("s\0").build();
+    let batch = vec![world.event(&inbox).build(), odd.clone(), world.event(&inbox).build()];
     let ids: Vec<EventId> = batch.iter().map(|new| new.event.id).collect();
     let answers = world.store.accept(batch).await;
     assert_eq!(answers[0].as_ref().unwrap(), &Accepted::New);
     assert_eq!(answers[2].as_ref().unwrap(), &Accepted::New);
     let found = world.store.event(inbox.tenant, odd.event.id).await.unwrap();
-    assert_eq!(
-        answers[1].is_ok(),
-        found.is_some(),
-        "what was acknowledged is there"
-    );
-    assert!(
-        world
-            .store
-            .event(inbox.tenant, ids[2])
-            .await
-            .unwrap()
-            .is_some()
-    );
+    assert_eq!(answers[1].is_ok(), found.is_some(), "what was acknowledged is there");
+    assert!(world.store.event(inbox.tenant, ids[2]).await.unwrap().is_some());
 }
 
 fn rejections<H: Harness>(
@@ -244,9 +155,7 @@ fn rejections<H: Harness>(
     count: usize,
 ) -> Vec<NewReceipt> {
     let verdict = Verdict::BadSignature;
-    (0..count)
-        .map(|_| rejection(inbox, ReceiptId(world.id()), verdict))
-        .collect()
+    (0..count).map(|_| rejection(inbox, ReceiptId(world.id()), verdict)).collect()
 }
 
 pub async fn a_rejection_is_kept_as_it_was(harness: &impl Harness) {
@@ -254,16 +163,8 @@ pub async fn a_rejection_is_kept_as_it_was(harness: &impl Harness) {
     let inbox = world.inbox().await;
     let stranger = world.tenant("stranger").await;
     let kept = rejection(&inbox, ReceiptId(world.id()), Verdict::Stale);
-    world
-        .store
-        .keep_rejections(vec![kept.clone()])
-        .await
-        .unwrap();
-    let rows = world
-        .store
-        .source_receipts(inbox.tenant, inbox.source, ALL)
-        .await
-        .unwrap();
+    world.store.keep_rejections(vec![kept.clone()]).await.unwrap();
+    let rows = world.store.source_receipts(inbox.tenant, inbox.source, ALL).await.unwrap();
     let expected = ReceiptRow {
         id: kept.id,
         event: None,
@@ -273,14 +174,7 @@ pub async fn a_rejection_is_kept_as_it_was(harness: &impl Harness) {
         detail: kept.detail,
     };
     assert_eq!(rows, [expected]);
-    assert!(
-        world
-            .store
-            .source_receipts(stranger, inbox.source, ALL)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(world.store.source_receipts(stranger, inbox.source, ALL).await.unwrap().is_empty());
 }
 
 pub async fn only_the_latest_rejections_of_each_source_are_kept(harness: &impl Harness) {
@@ -297,24 +191,15 @@ pub async fn only_the_latest_rejections_of_each_source_are_kept(harness: &impl H
         sent.extend(batch.iter().map(|receipt| receipt.id));
         world.store.keep_rejections(batch).await.unwrap();
     }
-    let rows = world
-        .store
-        .source_receipts(flooded.tenant, flooded.source, ALL)
-        .await
-        .unwrap();
-    let (kept, duplicates): (Vec<_>, Vec<_>) = rows
-        .into_iter()
-        .partition(|row| row.verdict == Verdict::BadSignature);
+    let rows = world.store.source_receipts(flooded.tenant, flooded.source, ALL).await.unwrap();
+    let (kept, duplicates): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|row| row.verdict == Verdict::BadSignature);
     let kept: Vec<ReceiptId> = kept.into_iter().map(|row| row.id).collect();
     sent.reverse();
     sent.truncate(limits::REJECTIONS_KEPT as usize);
     assert_eq!(kept, sent, "the latest, newest first");
     assert_eq!(duplicates.len(), 1, "a duplicate's receipt is no rejection");
-    let rows = world
-        .store
-        .source_receipts(calm.tenant, calm.source, ALL)
-        .await
-        .unwrap();
+    let rows = world.store.source_receipts(calm.tenant, calm.source, ALL).await.unwrap();
     assert_eq!(rows.len(), 5, "another source's are its own");
 }
 
@@ -326,16 +211,9 @@ pub async fn kept_requests_come_in_pages(harness: &impl Harness) {
     sent.extend(batch.iter().map(|receipt| receipt.id));
     world.store.keep_rejections(batch).await.unwrap();
     let mut seen = Vec::new();
-    let mut page = Page {
-        before: None,
-        limit: 3,
-    };
+    let mut page = Page { before: None, limit: 3 };
     loop {
-        let rows = world
-            .store
-            .source_receipts(inbox.tenant, inbox.source, page)
-            .await
-            .unwrap();
+        let rows = world.store.source_receipts(inbox.tenant, inbox.source, page).await.unwrap();
         let Some(last) = rows.last() else { break };
         page.before = Some(last.id.0);
         seen.extend(rows.into_iter().map(|row| row.id));
@@ -354,29 +232,7 @@ pub async fn another_tenant_cannot_see_an_event_or_its_work(harness: &impl Harne
     let (event, work) = (new.event.id, WorkId::first_of(new.event.id));
     assert_eq!(world.store.event(stranger, event).await.unwrap(), None);
     assert_eq!(world.store.work(stranger, work).await.unwrap(), None);
-    assert!(
-        world
-            .store
-            .work_of_event(stranger, event)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    assert!(
-        world
-            .store
-            .receipts(stranger, event)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    assert_eq!(
-        world
-            .store
-            .receipts(TenantId::DEFAULT, event)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
+    assert!(world.store.work_of_event(stranger, event).await.unwrap().is_empty());
+    assert!(world.store.receipts(stranger, event).await.unwrap().is_empty());
+    assert_eq!(world.store.receipts(TenantId::DEFAULT, event).await.unwrap().len(), 1);
 }

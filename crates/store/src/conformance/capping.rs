@@ -24,27 +24,10 @@ pub async fn a_tenants_cap_holds_over_all_its_sources(harness: &impl Harness) {
     let first = world.claim(&a).up_to(2).capped(cap).take().await;
     assert_eq!(first.len(), 2);
     assert_eq!(world.claim(&b).up_to(5).capped(cap).take().await.len(), 1);
-    assert!(
-        world
-            .claim(&a)
-            .up_to(5)
-            .capped(cap)
-            .on(world.other.clone())
-            .take()
-            .await
-            .is_empty()
-    );
+    assert!(world.claim(&a).up_to(5).capped(cap).on(world.other.clone()).take().await.is_empty());
     let own = theirs.tenant_cap(3);
-    assert_eq!(
-        world.claim(&theirs).up_to(5).capped(own).take().await.len(),
-        3
-    );
-    assert!(
-        world
-            .finish(&first[0].ticket, Ending::Succeeded)
-            .await
-            .freed_cap
-    );
+    assert_eq!(world.claim(&theirs).up_to(5).capped(own).take().await.len(), 3);
+    assert!(world.finish(&first[0].ticket, Ending::Succeeded).await.freed_cap);
     assert_eq!(world.claim(&b).up_to(5).capped(cap).take().await.len(), 1);
     assert!(world.claim(&a).up_to(5).capped(cap).take().await.is_empty());
 }
@@ -69,26 +52,13 @@ pub async fn of_two_caps_the_tighter_one_holds(harness: &impl Harness) {
 
 pub async fn lanes_of_one_claim_share_their_cap(harness: &impl Harness) {
     let world = World::new(harness).await;
-    let inboxes = [
-        world.inbox().await,
-        world.inbox().await,
-        world.inbox().await,
-    ];
+    let inboxes = [world.inbox().await, world.inbox().await, world.inbox().await];
     let mut lanes = Vec::new();
     for inbox in &inboxes {
         world.accepted_many(inbox, 4).await;
-        lanes.push(
-            world
-                .claim(inbox)
-                .up_to(3)
-                .capped(inbox.tenant_cap(7))
-                .lane(),
-        );
+        lanes.push(world.claim(inbox).up_to(3).capped(inbox.tenant_cap(7)).lane());
     }
-    let request = ClaimRequest {
-        worker: "ada".to_owned(),
-        lanes,
-    };
+    let request = ClaimRequest { worker: "ada".to_owned(), lanes };
     assert_eq!(world.store.claim(request.clone()).await.unwrap().len(), 7);
     assert!(world.store.claim(request).await.unwrap().is_empty());
 }
@@ -97,13 +67,7 @@ pub async fn a_cap_below_what_runs_lets_nothing_more_run(harness: &impl Harness)
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
     world.accepted_many(&inbox, 6).await;
-    let claim = |limit| {
-        world
-            .claim(&inbox)
-            .up_to(6)
-            .capped(inbox.source_cap(limit))
-            .take()
-    };
+    let claim = |limit| world.claim(&inbox).up_to(6).capped(inbox.source_cap(limit)).take();
     let running = claim(3).await;
     assert_eq!(running.len(), 3);
     assert!(claim(1).await.is_empty());
@@ -116,13 +80,7 @@ pub async fn a_cap_below_what_runs_lets_nothing_more_run(harness: &impl Harness)
 pub async fn a_claim_that_finds_nothing_takes_no_place(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
-    let claim = || {
-        world
-            .claim(&inbox)
-            .up_to(2)
-            .capped(inbox.source_cap(2))
-            .take()
-    };
+    let claim = || world.claim(&inbox).up_to(2).capped(inbox.source_cap(2)).take();
     for _ in 0..3 {
         assert!(claim().await.is_empty());
     }
@@ -139,57 +97,20 @@ pub async fn an_uncapped_lane_is_neither_slowed_nor_counted(harness: &impl Harne
     let free = world.claim(&inbox).up_to(10).take().await;
     assert_eq!(free.len(), 10);
     let capped = world.claim(&inbox).capped(inbox.source_cap(1)).one().await;
-    assert!(
-        !world
-            .finish(&free[0].ticket, Ending::Succeeded)
-            .await
-            .freed_cap
-    );
-    assert!(
-        world
-            .claim(&inbox)
-            .capped(inbox.source_cap(1))
-            .take()
-            .await
-            .is_empty()
-    );
-    assert!(
-        world
-            .finish(&capped.ticket, Ending::Succeeded)
-            .await
-            .freed_cap
-    );
-    assert_eq!(
-        world
-            .claim(&inbox)
-            .capped(inbox.source_cap(1))
-            .take()
-            .await
-            .len(),
-        1
-    );
+    assert!(!world.finish(&free[0].ticket, Ending::Succeeded).await.freed_cap);
+    assert!(world.claim(&inbox).capped(inbox.source_cap(1)).take().await.is_empty());
+    assert!(world.finish(&capped.ticket, Ending::Succeeded).await.freed_cap);
+    assert_eq!(world.claim(&inbox).capped(inbox.source_cap(1)).take().await.len(), 1);
 }
 
 /// Each way a run can end, as a name and what is done to a running ticket.
-const WAYS: [&str; 9] = [
-    "success",
-    "retry",
-    "dead letter",
-    "hand-back",
-    "hold",
-    "stop",
-    "expiry",
-    "doubt",
-    "sweep",
-];
+const WAYS: [&str; 9] =
+    ["success", "retry", "dead letter", "hand-back", "hold", "stop", "expiry", "doubt", "sweep"];
 
 async fn end_by<H: Harness>(world: &World<'_, H>, way: &str, ticket: Ticket) -> State {
     let tenant = ticket.tenant;
     let stop = world.audit(tenant, "job.cancel");
-    let guarded = |guard, ending| Settle {
-        guard,
-        ..end(&ticket, ending)
-    };
+    let guarded = |guard, ending| Settle { guard, ..end(&ticket, ending) };
     let settle = match way {
         "success" => end(&ticket, Ending::Succeeded),
         "retry" => end(&ticket, failed()),
@@ -202,11 +123,7 @@ async fn end_by<H: Harness>(world: &World<'_, H>, way: &str, ticket: Ticket) -> 
         }
         "expiry" => {
             world.advance_s(LEASE_S + 1).await;
-            let seen = world
-                .row(tenant, ticket.work)
-                .await
-                .lease_expires_at
-                .unwrap();
+            let seen = world.row(tenant, ticket.work).await.lease_expires_at.unwrap();
             guarded(Guard::ExpiredAt(seen), Ending::Expired)
         }
         "sweep" => {
@@ -217,10 +134,7 @@ async fn end_by<H: Harness>(world: &World<'_, H>, way: &str, ticket: Ticket) -> 
         }
         "doubt" => {
             let outcome = world.store.begin(begin(&ticket, "mail")).await.unwrap();
-            assert!(
-                matches!(outcome, BeginOutcome::InDoubt { .. }),
-                "{outcome:?}"
-            );
+            assert!(matches!(outcome, BeginOutcome::InDoubt { .. }), "{outcome:?}");
             return State::Held;
         }
         other => unreachable!("{other}"),
@@ -234,10 +148,7 @@ pub async fn every_way_a_run_can_end_frees_its_place(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
     let claim = |limit: u32| {
-        let claim = world
-            .claim(&inbox)
-            .up_to(limit)
-            .capped(inbox.source_cap(limit));
+        let claim = world.claim(&inbox).up_to(limit).capped(inbox.source_cap(limit));
         claim.capped(inbox.tenant_cap(limit))
     };
     for way in WAYS {
@@ -258,11 +169,7 @@ pub async fn every_way_a_run_can_end_frees_its_place(harness: &impl Harness) {
         }
     }
     world.accepted_many(&inbox, 6).await;
-    assert_eq!(
-        claim(4).take().await.len(),
-        4,
-        "the whole cap is free again"
-    );
+    assert_eq!(claim(4).take().await.len(), 4, "the whole cap is free again");
     assert!(claim(4).take().await.is_empty());
 }
 
@@ -270,13 +177,7 @@ pub async fn a_place_is_freed_once_however_often_its_end_is_told(harness: &impl 
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
     world.accepted_many(&inbox, 5).await;
-    let claim = || {
-        world
-            .claim(&inbox)
-            .up_to(5)
-            .capped(inbox.source_cap(2))
-            .take()
-    };
+    let claim = || world.claim(&inbox).up_to(5).capped(inbox.source_cap(2)).take();
     let running = claim().await;
     let told = end(&running[0].ticket, Ending::Succeeded);
     world.settle(told.clone()).await.unwrap();
@@ -306,19 +207,13 @@ pub async fn caps_hold_at_every_moment_and_never_drift(harness: &impl Harness) {
         let node = world.node(turn);
         let claims = inboxes.map(|inbox| {
             let claim = world.claim(&inbox).on(node.clone()).up_to(2);
-            claim
-                .capped(inbox.tenant_cap(TENANT))
-                .capped(inbox.source_cap(SOURCE))
+            claim.capped(inbox.tenant_cap(TENANT)).capped(inbox.source_cap(SOURCE))
         });
         let (running, most) = (running.clone(), most.clone());
         // The worlds' clock stands still or runs by itself: nothing expires meanwhile.
         let endings = [Ending::Succeeded, failed(), Ending::HandedBack, given_up()];
         let settle = move |ticket: Ticket, round: usize| {
-            let ending = if ticket.fence > 2 {
-                Ending::Succeeded
-            } else {
-                endings[round % 4]
-            };
+            let ending = if ticket.fence > 2 { Ending::Succeeded } else { endings[round % 4] };
             end(&ticket, ending)
         };
         workers.push(tokio::spawn(async move {
@@ -341,10 +236,7 @@ pub async fn caps_hold_at_every_moment_and_never_drift(harness: &impl Harness) {
                 for item in claimed {
                     running[2].fetch_sub(1, Ordering::SeqCst);
                     running[source].fetch_sub(1, Ordering::SeqCst);
-                    node.settle(vec![settle(item.ticket, round)])
-                        .await
-                        .remove(0)
-                        .unwrap();
+                    node.settle(vec![settle(item.ticket, round)]).await.remove(0).unwrap();
                 }
             }
         }));
@@ -352,30 +244,13 @@ pub async fn caps_hold_at_every_moment_and_never_drift(harness: &impl Harness) {
     for worker in workers {
         worker.await.unwrap();
     }
-    assert!(
-        world.store.live_counts().await.unwrap().is_empty(),
-        "everything ended"
-    );
-    assert!(
-        most.load(Ordering::SeqCst) > 1,
-        "nothing ever ran beside another"
-    );
+    assert!(world.store.live_counts().await.unwrap().is_empty(), "everything ended");
+    assert!(most.load(Ordering::SeqCst) > 1, "nothing ever ran beside another");
     for inbox in &inboxes {
         world.accepted_many(inbox, 9).await;
         let claim = world.claim(inbox).up_to(9).capped(inbox.source_cap(SOURCE));
-        assert_eq!(
-            claim.take().await.len(),
-            SOURCE as usize,
-            "the whole cap is free again"
-        );
+        assert_eq!(claim.take().await.len(), SOURCE as usize, "the whole cap is free again");
     }
-    let claim = world
-        .claim(&inboxes[0])
-        .up_to(9)
-        .capped(inboxes[0].tenant_cap(TENANT));
-    assert_eq!(
-        claim.take().await.len(),
-        TENANT as usize,
-        "the whole cap is free again"
-    );
+    let claim = world.claim(&inboxes[0]).up_to(9).capped(inboxes[0].tenant_cap(TENANT));
+    assert_eq!(claim.take().await.len(), TENANT as usize, "the whole cap is free again");
 }

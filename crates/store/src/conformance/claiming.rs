@@ -31,14 +31,8 @@ pub async fn a_claim_says_all_a_worker_needs(harness: &impl Harness) {
     assert_eq!(claimed.ticket.lease_s, LEASE_S as i32);
     assert_near(claimed.ticket.started_at, now);
     assert_eq!((claimed.kind, claimed.lane), (WorkKind::Job, inbox.lane));
-    assert_eq!(
-        (claimed.event, claimed.scope),
-        (Some(new.event.id), new.event.id.0)
-    );
-    assert_near(
-        claimed.lease_expires_at,
-        now.after(Duration::from_secs(LEASE_S)),
-    );
+    assert_eq!((claimed.event, claimed.scope), (Some(new.event.id), new.event.id.0));
+    assert_near(claimed.lease_expires_at, now.after(Duration::from_secs(LEASE_S)));
     let row = world.row(inbox.tenant, claimed.ticket.work).await;
     assert_eq!((row.state, row.fence, row.attempts), (State::Running, 1, 1));
     assert_eq!(row.worker.as_deref(), Some("worker-7"));
@@ -54,15 +48,9 @@ pub async fn the_oldest_in_a_lane_is_claimed_first(harness: &impl Harness) {
         waiting.push(world.accepted(&inbox).await);
         world.advance_s(1).await;
     }
-    assert_eq!(
-        works(&world.claim(&inbox).up_to(2).take().await),
-        waiting[..2]
-    );
+    assert_eq!(works(&world.claim(&inbox).up_to(2).take().await), waiting[..2]);
     assert_eq!(world.claim(&inbox).one().await.ticket.work, waiting[2]);
-    assert_eq!(
-        works(&world.claim(&inbox).up_to(10).take().await),
-        waiting[3..]
-    );
+    assert_eq!(works(&world.claim(&inbox).up_to(10).take().await), waiting[3..]);
     assert!(world.claim(&inbox).up_to(10).take().await.is_empty());
 }
 
@@ -106,13 +94,7 @@ pub async fn the_fence_grows_with_every_claim(harness: &impl Harness) {
     let inbox = world.inbox().await;
     let work = world.accepted(&inbox).await;
     let mut seen = Vec::new();
-    for ending in [
-        failed(),
-        Ending::HandedBack,
-        Ending::HandedBack,
-        failed(),
-        Ending::Succeeded,
-    ] {
+    for ending in [failed(), Ending::HandedBack, Ending::HandedBack, failed(), Ending::Succeeded] {
         let claimed = world.run_to(&inbox, ending).await;
         assert_eq!(claimed.ticket.work, work);
         seen.push((claimed.ticket.fence, claimed.ticket.attempt));
@@ -132,41 +114,22 @@ pub async fn only_waiting_items_are_claimed(harness: &impl Harness) {
     world.ended(&inbox, super::world::given_up()).await;
     let cancelled = world.accepted(&inbox).await;
     let audit = world.audit(inbox.tenant, "job.cancel");
-    world
-        .store
-        .cancel(inbox.tenant, cancelled, audit)
-        .await
-        .unwrap();
+    world.store.cancel(inbox.tenant, cancelled, audit).await.unwrap();
     world.running(&inbox).await;
     assert!(world.claim(&inbox).up_to(10).take().await.is_empty());
 }
 
 pub async fn a_claim_keeps_to_its_lanes_and_counts(harness: &impl Harness) {
     let world = World::new(harness).await;
-    let inboxes = [
-        world.inbox().await,
-        world.inbox().await,
-        world.inbox().await,
-    ];
+    let inboxes = [world.inbox().await, world.inbox().await, world.inbox().await];
     for inbox in &inboxes {
         world.accepted_many(inbox, 5).await;
     }
     let [a, b, _] = &inboxes;
-    let lanes = vec![
-        world.claim(a).up_to(3).lane(),
-        world.claim(b).up_to(10).lane(),
-    ];
-    let request = ClaimRequest {
-        worker: "ada".to_owned(),
-        lanes,
-    };
+    let lanes = vec![world.claim(a).up_to(3).lane(), world.claim(b).up_to(10).lane()];
+    let request = ClaimRequest { worker: "ada".to_owned(), lanes };
     let claimed = world.store.claim(request).await.unwrap();
-    let of = |inbox: &Inbox| {
-        claimed
-            .iter()
-            .filter(|item| item.lane == inbox.lane)
-            .count()
-    };
+    let of = |inbox: &Inbox| claimed.iter().filter(|item| item.lane == inbox.lane).count();
     assert_eq!(inboxes.each_ref().map(of), [3, 5, 0]);
     assert!(world.claim(a).up_to(0).take().await.is_empty());
     assert_eq!(world.claim(a).up_to(10).take().await.len(), 2);
@@ -176,24 +139,15 @@ pub async fn a_lane_that_is_empty_or_unknown_has_nothing(harness: &impl Harness)
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
     assert!(world.claim(&inbox).up_to(10).take().await.is_empty());
-    let nowhere = Inbox {
-        lane: LaneId(4_000_000),
-        ..inbox
-    };
+    let nowhere = Inbox { lane: LaneId(4_000_000), ..inbox };
     assert!(world.claim(&nowhere).up_to(10).take().await.is_empty());
-    let nothing = ClaimRequest {
-        worker: "ada".to_owned(),
-        lanes: vec![],
-    };
+    let nothing = ClaimRequest { worker: "ada".to_owned(), lanes: vec![] };
     assert!(world.store.claim(nothing).await.unwrap().is_empty());
 }
 
 pub async fn two_nodes_never_claim_the_same_item(harness: &impl Harness) {
     let world = World::new(harness).await;
-    let inboxes = [
-        world.inbox().await,
-        world.inbox_of(world.tenant("acme").await).await,
-    ];
+    let inboxes = [world.inbox().await, world.inbox_of(world.tenant("acme").await).await];
     let mut waiting: HashSet<WorkId> = HashSet::new();
     for inbox in &inboxes {
         for _ in 0..4 {
@@ -220,20 +174,10 @@ pub async fn two_nodes_never_claim_the_same_item(harness: &impl Harness) {
         claimed.extend(worker.await.unwrap());
     }
     assert_eq!(claimed.len(), 2000);
-    assert!(
-        claimed
-            .iter()
-            .all(|item| item.ticket.fence == 1 && item.ticket.attempt == 1)
-    );
+    assert!(claimed.iter().all(|item| item.ticket.fence == 1 && item.ticket.attempt == 1));
     assert_eq!(works(&claimed).into_iter().collect::<HashSet<_>>(), waiting);
-    let of_default = claimed
-        .iter()
-        .filter(|item| item.ticket.tenant == TenantId::DEFAULT);
-    assert!(
-        of_default
-            .into_iter()
-            .all(|item| item.lane == inboxes[0].lane)
-    );
+    let of_default = claimed.iter().filter(|item| item.ticket.tenant == TenantId::DEFAULT);
+    assert!(of_default.into_iter().all(|item| item.lane == inboxes[0].lane));
 }
 
 /// Items come in, are claimed and are settled all at once, and each is run exactly once.
@@ -242,18 +186,12 @@ pub async fn work_that_arrives_while_it_is_claimed_is_run_once(harness: &impl Ha
     let inbox = world.inbox().await;
     let mut tasks = Vec::new();
     for turn in 0..10 {
-        let batches: Vec<Vec<_>> = (0..5)
-            .map(|_| (0..8).map(|_| world.event(&inbox).build()).collect())
-            .collect();
+        let batches: Vec<Vec<_>> =
+            (0..5).map(|_| (0..8).map(|_| world.event(&inbox).build()).collect()).collect();
         let node = world.node(turn);
         tasks.push(tokio::spawn(async move {
             for batch in batches {
-                assert!(
-                    node.accept(batch)
-                        .await
-                        .into_iter()
-                        .all(|answer| answer.is_ok())
-                );
+                assert!(node.accept(batch).await.into_iter().all(|answer| answer.is_ok()));
             }
         }));
     }
@@ -261,17 +199,8 @@ pub async fn work_that_arrives_while_it_is_claimed_is_run_once(harness: &impl Ha
     let mut idle = 0;
     while idle < 3 {
         let all_in = tasks.iter().all(|task| task.is_finished());
-        let claimed = world
-            .claim(&inbox)
-            .on(world.node(ran.len()))
-            .up_to(30)
-            .take()
-            .await;
-        idle = if claimed.is_empty() && all_in {
-            idle + 1
-        } else {
-            0
-        };
+        let claimed = world.claim(&inbox).on(world.node(ran.len())).up_to(30).take().await;
+        idle = if claimed.is_empty() && all_in { idle + 1 } else { 0 };
         for item in claimed {
             assert!(ran.insert(item.ticket.work), "claimed twice");
             world.finish(&item.ticket, Ending::Succeeded).await;

@@ -39,17 +39,11 @@ pub struct Inbox {
 
 impl Inbox {
     pub fn tenant_cap(&self, limit: u32) -> Cap {
-        Cap {
-            scope: CapScope::Tenant(self.tenant),
-            limit,
-        }
+        Cap { scope: CapScope::Tenant(self.tenant), limit }
     }
 
     pub fn source_cap(&self, limit: u32) -> Cap {
-        Cap {
-            scope: CapScope::Source(self.source),
-            limit,
-        }
+        Cap { scope: CapScope::Source(self.source), limit }
     }
 }
 
@@ -89,10 +83,7 @@ impl EventDraft {
             job: None,
             receipt,
         };
-        EventDraft {
-            new,
-            lane: inbox.lane,
-        }
+        EventDraft { new, lane: inbox.lane }
     }
 
     /// A key that makes a repeat a duplicate; the first one is also shown.
@@ -101,9 +92,7 @@ impl EventDraft {
         if self.new.dedup.is_empty() {
             self.new.event.dedup_key = key.to_owned();
         }
-        self.new
-            .dedup
-            .push(DedupKey::new(tenant, source, key.as_bytes()));
+        self.new.dedup.push(DedupKey::new(tenant, source, key.as_bytes()));
         self
     }
 
@@ -151,16 +140,9 @@ impl EventDraft {
 impl From<EventDraft> for NewEvent {
     fn from(draft: EventDraft) -> NewEvent {
         let key = draft.new.event.dedup_key.clone();
-        let draft = if draft.new.dedup.is_empty() {
-            draft.with_key(&key)
-        } else {
-            draft
-        };
+        let draft = if draft.new.dedup.is_empty() { draft.with_key(&key) } else { draft };
         let makes_job = draft.new.event.route == Route::Job;
-        let job = makes_job.then_some(NewJob {
-            lane: draft.lane,
-            max_attempts: ATTEMPTS,
-        });
+        let job = makes_job.then_some(NewJob { lane: draft.lane, max_attempts: ATTEMPTS });
         NewEvent { job, ..draft.new }
     }
 }
@@ -273,11 +255,7 @@ impl ClaimDraft {
             run_timeout: Duration::from_secs(RUN_S),
             caps: Vec::new(),
         };
-        ClaimDraft {
-            store,
-            worker: "ada".to_owned(),
-            lane,
-        }
+        ClaimDraft { store, worker: "ada".to_owned(), lane }
     }
 
     pub fn on(mut self, node: Arc<dyn Store>) -> ClaimDraft {
@@ -310,10 +288,7 @@ impl ClaimDraft {
     }
 
     pub async fn take(self) -> Vec<Claimed> {
-        let request = ClaimRequest {
-            worker: self.worker,
-            lanes: vec![self.lane],
-        };
+        let request = ClaimRequest { worker: self.worker, lanes: vec![self.lane] };
         self.store.claim(request).await.unwrap()
     }
 
@@ -337,12 +312,7 @@ pub fn audit_entry(id: AuditId, tenant: TenantId, action: &str) -> AuditEntry {
 
 /// A caller's promise that a repeat means the same, remembered until then.
 pub fn once(key: u8, answer: &str, until: Timestamp) -> Idempotency {
-    Idempotency {
-        key: [key; 16],
-        body_hash: [key; 32],
-        answer: sealed(answer),
-        until,
-    }
+    Idempotency { key: [key; 16], body_hash: [key; 32], answer: sealed(answer), until }
 }
 
 /// The worker's own word that a run ended like this.
@@ -360,10 +330,5 @@ pub fn end(ticket: &Ticket, ending: Ending) -> Settle {
 /// A request to act; a doubt about it holds the job.
 pub fn begin(ticket: &Ticket, key: &str) -> Begin {
     let description = Some(format!("would do {key}"));
-    Begin {
-        ticket: *ticket,
-        key: key.to_owned(),
-        description,
-        on_doubt: OnDoubt::Hold,
-    }
+    Begin { ticket: *ticket, key: key.to_owned(), description, on_doubt: OnDoubt::Hold }
 }

@@ -23,10 +23,7 @@ pub async fn both_nodes_go_by_one_clock(harness: &impl Harness) {
     assert_near(world.other.now().await.unwrap(), began);
     world.advance_s(5000).await;
     assert_near(world.now().await, began.after(Duration::from_secs(5000)));
-    assert_near(
-        world.other.now().await.unwrap(),
-        began.after(Duration::from_secs(5000)),
-    );
+    assert_near(world.other.now().await.unwrap(), began.after(Duration::from_secs(5000)));
 }
 
 async fn waiting<H: Harness>(world: &World<'_, H>) -> Vec<(LaneId, Timestamp)> {
@@ -49,11 +46,7 @@ pub async fn every_lane_with_waiting_work_is_listed_once(harness: &impl Harness)
     let in_s = |seconds| now.after(Duration::from_secs(seconds));
     let (busy, timed) = (world.inbox().await, world.inbox().await);
     let theirs = world.inbox_of(world.tenant("theirs").await).await;
-    let (idle, taken, held) = (
-        world.inbox().await,
-        world.inbox().await,
-        world.inbox().await,
-    );
+    let (idle, taken, held) = (world.inbox().await, world.inbox().await, world.inbox().await);
     world.created(world.job(&busy).at(in_s(900))).await;
     world.accepted_many(&busy, 300).await;
     for seconds in [700, 500, 600] {
@@ -81,11 +74,7 @@ pub async fn many_waiting_lanes_are_all_listed(harness: &impl Harness) {
         world.accepted_many(&inbox, 2).await;
         lanes.push(inbox.lane);
     }
-    let seen: Vec<LaneId> = waiting(&world)
-        .await
-        .into_iter()
-        .map(|(lane, _)| lane)
-        .collect();
+    let seen: Vec<LaneId> = waiting(&world).await.into_iter().map(|(lane, _)| lane).collect();
     assert_eq!(seen, lanes);
 }
 
@@ -107,26 +96,12 @@ pub async fn lanes_whose_timers_just_fell_due_are_listed(harness: &impl Harness)
     due.sort();
     assert_eq!(due, [timed.lane, retried.lane]);
     world.advance_s(100).await;
-    assert!(
-        world.store.due_lanes(minute).await.unwrap().is_empty(),
-        "that was before"
-    );
-    let mut due = world
-        .store
-        .due_lanes(Duration::from_secs(300))
-        .await
-        .unwrap();
+    assert!(world.store.due_lanes(minute).await.unwrap().is_empty(), "that was before");
+    let mut due = world.store.due_lanes(Duration::from_secs(300)).await.unwrap();
     due.sort();
     assert_eq!(due, [timed.lane, retried.lane]);
     world.claim(&timed).up_to(2).take().await;
-    assert_eq!(
-        world
-            .store
-            .due_lanes(Duration::from_secs(300))
-            .await
-            .unwrap(),
-        [retried.lane]
-    );
+    assert_eq!(world.store.due_lanes(Duration::from_secs(300)).await.unwrap(), [retried.lane]);
 }
 
 pub async fn live_work_is_counted_by_tenant_and_state(harness: &impl Harness) {
@@ -148,11 +123,7 @@ pub async fn live_work_is_counted_by_tenant_and_state(harness: &impl Harness) {
     world.accepted_many(&theirs, 4).await;
     let mut counts = world.store.live_counts().await.unwrap();
     counts.sort_by_key(|count| (count.tenant, count.state));
-    let count = |tenant, state, count| StatCount {
-        tenant,
-        state,
-        count,
-    };
+    let count = |tenant, state, count| StatCount { tenant, state, count };
     let expected = [
         count(TenantId::DEFAULT, State::Pending, 3),
         count(TenantId::DEFAULT, State::Scheduled, 1),

@@ -1,10 +1,8 @@
 //! The list: every promise of every room, once.
 
-/// Stamps out one test for every promise, each on a database of its own.
-///
-/// It takes an async function that makes a [`Harness`](crate::conformance::Harness).
+#[doc(hidden)]
 #[macro_export]
-macro_rules! conformance {
+macro_rules! conformance_tests {
     ($harness:path) => {
         $crate::conformance_list!(conformance_stamp $harness);
     };
@@ -56,15 +54,17 @@ macro_rules! conformance_list {
                 of_two_hundred_copies_at_once_one_is_new,
                 copies_in_one_batch_are_duplicates_of_its_first,
                 batches_of_the_same_copies_at_once_make_each_once,
+                the_same_key_of_two_tenants_or_sources_never_mixes,
+                a_key_blocks_for_its_whole_window_and_no_longer,
+                an_expired_key_is_taken_over_by_exactly_one_of_many,
+                at_most_twenty_duplicate_receipts_are_kept_and_all_are_counted,
+            ]
+            two_keys: [
                 either_of_two_keys_makes_a_duplicate,
                 a_duplicate_takes_none_of_its_keys,
                 a_copy_of_a_duplicate_by_its_free_key_is_new,
                 many_that_share_only_a_second_key_leave_their_first_keys_free,
                 overlapping_keys_at_once_never_block_each_other,
-                the_same_key_of_two_tenants_or_sources_never_mixes,
-                a_key_blocks_for_its_whole_window_and_no_longer,
-                an_expired_key_is_taken_over_by_exactly_one_of_many,
-                at_most_twenty_duplicate_receipts_are_kept_and_all_are_counted,
             ]
             claiming: [
                 a_claim_says_all_a_worker_needs,
@@ -210,16 +210,18 @@ macro_rules! conformance_list {
                 tenants_are_made_changed_and_listed_by_slug,
                 a_slug_is_taken_once,
                 a_tenant_that_is_not_there_cannot_be_changed,
-                a_key_is_found_by_its_hash_alone,
-                a_revoked_key_is_gone_at_once,
-                an_expired_key_is_gone_by_itself,
-                keys_are_listed_by_whose_they_are_newest_first,
-                a_keys_last_use_never_goes_back,
                 the_same_key_is_the_same_lane_for_everybody,
                 a_difference_in_any_part_makes_another_lane,
                 a_tenant_has_one_data_key_whoever_asks_first,
                 one_node_opens_what_the_other_sealed,
                 the_audit_trail_comes_in_pages_bound_to_a_tenant,
+            ]
+            keys: [
+                a_key_is_found_by_its_hash_alone,
+                a_revoked_key_is_gone_at_once,
+                an_expired_key_is_gone_by_itself,
+                keys_are_listed_by_whose_they_are_newest_first,
+                a_keys_last_use_never_goes_back,
             ]
             sources: [
                 a_source_is_found_by_its_id_as_it_was_made,
@@ -238,6 +240,8 @@ macro_rules! conformance_list {
                 events_are_found_by_type_exactly_or_by_its_beginning,
                 events_are_found_by_subject_key_and_time,
                 events_are_found_by_the_beginning_of_what_they_show,
+            ]
+            event_status: [
                 events_are_found_by_status,
                 the_most_telling_work_gives_an_event_its_status,
                 work_that_was_replayed_counts_no_more,
@@ -250,6 +254,8 @@ macro_rules! conformance_list {
                 work_is_found_by_kind_subject_and_time,
                 work_is_found_by_source_and_name,
                 replayed_dead_letters_can_be_left_out,
+            ]
+            records: [
                 runs_are_listed_oldest_first_with_their_evidence,
                 progress_is_numbered_and_read_from_where_one_left_off,
                 progress_told_at_once_has_one_number_each,
@@ -268,13 +274,15 @@ macro_rules! conformance_list {
             pruning: [
                 old_history_goes_and_young_history_stays,
                 each_kind_of_history_has_its_own_age,
+                expired_keys_go_and_live_ones_stay,
+                pruning_goes_on_in_steps_until_all_is_gone,
+                work_goes_on_while_history_is_pruned,
+            ]
+            outliving: [
                 live_work_keeps_its_body_and_all_it_has,
                 a_dead_letter_keeps_its_body_until_it_is_replayed,
                 a_key_outlives_the_event_for_its_whole_window,
-                expired_keys_go_and_live_ones_stay,
                 effects_stay_as_long_as_anything_shares_them,
-                pruning_goes_on_in_steps_until_all_is_gone,
-                work_goes_on_while_history_is_pruned,
             ]
         }
     };

@@ -1,15 +1,12 @@
 //! The promises of the store as tests, for whoever brings a database.
 //!
 //! Each promise is a plain function that takes a [`Harness`] and is named by its sentence; the rooms
-//! beside this file hold them. [`conformance!`](crate::conformance) stamps out one test for every
+//! beside this file hold them. [`conformance!`] stamps out one test for every
 //! promise in the list, so both databases run exactly the same ones. No promise sleeps: time moves
 //! through [`Harness::advance`]. The promises see the store through its moves only, never its tables.
 
 #![allow(missing_docs, reason = "a promise's name is its sentence")]
-#![allow(
-    clippy::unwrap_used,
-    reason = "these are tests, though not compiled as such"
-)]
+#![allow(clippy::unwrap_used, reason = "these are tests, though not compiled as such")]
 
 pub mod accepting;
 pub mod capping;
@@ -17,20 +14,25 @@ pub mod claiming;
 pub mod deduplicating;
 mod drafts;
 pub mod effects;
+pub mod event_status;
 pub mod in_doubt;
 pub mod keeping_up;
+pub mod keys;
 pub mod leasing;
 mod list;
 pub mod once;
+pub mod outliving;
 pub mod pruning;
 pub mod reading_events;
 pub mod reading_work;
+pub mod records;
 pub mod replaying;
 pub mod rescuing;
 pub mod settings;
 pub mod settling;
 pub mod sources;
 pub mod stopping;
+pub mod two_keys;
 pub mod working;
 mod world;
 
@@ -39,6 +41,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+/// Stamps out one test for every promise, each on a database of its own.
+///
+/// It takes an async function that makes a [`Harness`].
+pub use crate::conformance_tests as conformance;
 use crate::moves::Store;
 
 /// A database for one test.
@@ -78,9 +84,7 @@ mod tests {
             let path = entry.unwrap().path();
             let room = path.file_stem().unwrap().to_string_lossy().into_owned();
             let text = std::fs::read_to_string(&path).unwrap();
-            let promises = text
-                .lines()
-                .filter_map(|line| line.strip_prefix("pub async fn "));
+            let promises = text.lines().filter_map(|line| line.strip_prefix("pub async fn "));
             let names = promises.map(|rest| rest.split('(').next().unwrap());
             written.extend(names.map(|name| format!("{room}::{name}")));
         }

@@ -4,32 +4,27 @@ use std::time::Duration;
 
 use wakepost_domain::receipt::Verdict;
 use wakepost_domain::transition::Ending;
-use wakepost_domain::work::{HeldReason, State};
+use wakepost_domain::work::State;
 use wakepost_domain::{EventId, ReceiptId, Timestamp, WorkId};
 
 use super::Harness;
 use super::drafts::{Inbox, once, rejection};
-use super::effects::skip;
-use super::world::{ALL, World, failed_for_s, given_up, sealed};
-use crate::moves::{Accepted, NewEvent, Progress, PruneBefore};
+use super::world::{ALL, World, sealed};
+use crate::moves::{NewEvent, Progress, PruneBefore};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
+
 /// Longer than any partition, so that what is older than half of it is so wholly.
-const LONG: Duration = Duration::from_secs(60 * 24 * 3600);
+pub(super) const LONG: Duration = Duration::from_secs(60 * 24 * 3600);
 
 /// Everything older than this may go.
-fn all_before(at: Timestamp) -> PruneBefore {
-    PruneBefore {
-        bodies: at,
-        events: at,
-        runs: at,
-        receipts: at,
-    }
+pub(super) fn all_before(at: Timestamp) -> PruneBefore {
+    PruneBefore { bodies: at, events: at, runs: at, receipts: at }
 }
 
 impl<H: Harness> World<'_, H> {
     /// Prunes until there is nothing more to do; answers how many rows went.
-    async fn prune(&self, before: PruneBefore) -> u64 {
+    pub async fn prune(&self, before: PruneBefore) -> u64 {
         let mut rows = 0;
         for _ in 0..200 {
             let pruned = self.store.prune(before).await.unwrap();
@@ -42,13 +37,12 @@ impl<H: Harness> World<'_, H> {
     }
 
     /// Moves time far on and prunes all that is older than half of that.
-    async fn much_later(&self) {
+    pub async fn much_later(&self) {
         self.advance(LONG).await;
-        self.prune(all_before(self.now().await.before(LONG / 2)))
-            .await;
+        self.prune(all_before(self.now().await.before(LONG / 2))).await;
     }
 
-    async fn has_body(&self, event: EventId) -> bool {
+    pub async fn has_body(&self, event: EventId) -> bool {
         !self.store.contents(vec![event]).await.unwrap().is_empty()
     }
 }
@@ -62,19 +56,8 @@ async fn eventful<H: Harness>(world: &World<'_, H>, inbox: &Inbox, key: &str) ->
     let ticket = world.claim(inbox).one().await.ticket;
     world.begin(&ticket, "mail").await;
     world.commit(&ticket, "mail", "sent").await.unwrap();
-    world
-        .store
-        .checkpoint(ticket, sealed("page 1"))
-        .await
-        .unwrap();
-    world
-        .store
-        .progress(Progress {
-            ticket,
-            content: sealed("half"),
-        })
-        .await
-        .unwrap();
+    world.store.checkpoint(ticket, sealed("page 1")).await.unwrap();
+    world.store.progress(Progress { ticket, content: sealed("half") }).await.unwrap();
     world.finish(&ticket, Ending::Succeeded).await;
     let refused = rejection(inbox, ReceiptId(world.id()), Verdict::Stale);
     world.store.keep_rejections(vec![refused]).await.unwrap();
@@ -91,66 +74,19 @@ pub async fn old_history_goes_and_young_history_stays(harness: &impl Harness) {
     let event = world.stored(inbox.tenant, EventId(young.0)).await;
     let cut = world.now().await.before(LONG / 2);
     assert!(world.prune(all_before(cut)).await > 0);
-    assert_eq!(
-        world
-            .store
-            .event(inbox.tenant, EventId(old.0))
-            .await
-            .unwrap(),
-        None
-    );
+    assert_eq!(world.store.event(inbox.tenant, EventId(old.0)).await.unwrap(), None);
     assert!(!world.has_body(EventId(old.0)).await);
     assert_eq!(world.store.work(inbox.tenant, old).await.unwrap(), None);
-    assert!(
-        world
-            .store
-            .runs(inbox.tenant, old)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    assert!(
-        world
-            .store
-            .effects(inbox.tenant, old.0)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    assert!(
-        world
-            .store
-            .progress_after(inbox.tenant, old, 0)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(world.store.runs(inbox.tenant, old).await.unwrap().is_empty());
+    assert!(world.store.effects(inbox.tenant, old.0).await.unwrap().is_empty());
+    assert!(world.store.progress_after(inbox.tenant, old, 0).await.unwrap().is_empty());
     assert!(world.store.job_states(vec![old]).await.unwrap().is_empty());
-    assert!(
-        world
-            .store
-            .receipts(inbox.tenant, EventId(old.0))
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(world.store.receipts(inbox.tenant, EventId(old.0)).await.unwrap().is_empty());
     assert_eq!(world.picture(inbox.tenant, young).await, before);
     assert_eq!(world.stored(inbox.tenant, event.id).await, event);
     assert!(world.has_body(event.id).await);
-    assert_eq!(
-        world
-            .store
-            .receipts(inbox.tenant, event.id)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
-    let kept = world
-        .store
-        .source_receipts(inbox.tenant, inbox.source, ALL)
-        .await
-        .unwrap();
+    assert_eq!(world.store.receipts(inbox.tenant, event.id).await.unwrap().len(), 1);
+    let kept = world.store.source_receipts(inbox.tenant, inbox.source, ALL).await.unwrap();
     assert_eq!(kept.len(), 2, "the young event's repeat, and one rejection");
 }
 
@@ -169,169 +105,20 @@ pub async fn each_kind_of_history_has_its_own_age(harness: &impl Harness) {
     world.prune(before).await;
     assert!(!world.has_body(event).await);
     assert_eq!(world.picture(inbox.tenant, work).await, picture);
-    assert_eq!(
-        world
-            .store
-            .receipts(inbox.tenant, event)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(world.store.receipts(inbox.tenant, event).await.unwrap().len(), 1);
     before.receipts = cut;
     world.prune(before).await;
-    assert!(
-        world
-            .store
-            .receipts(inbox.tenant, event)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(world.store.receipts(inbox.tenant, event).await.unwrap().is_empty());
     assert_eq!(world.picture(inbox.tenant, work).await, picture);
     before.runs = cut;
     world.prune(before).await;
     assert_eq!(world.store.work(inbox.tenant, work).await.unwrap(), None);
-    let rows = world
-        .store
-        .events(inbox.tenant, Default::default(), ALL)
-        .await
-        .unwrap();
-    assert_eq!(
-        (rows.len(), rows[0].event.id),
-        (1, event),
-        "the event outlives its work"
-    );
+    let rows = world.store.events(inbox.tenant, Default::default(), ALL).await.unwrap();
+    assert_eq!((rows.len(), rows[0].event.id), (1, event), "the event outlives its work");
     assert!(rows[0].work.is_empty());
     before.events = cut;
     world.prune(before).await;
     assert_eq!(world.store.event(inbox.tenant, event).await.unwrap(), None);
-}
-
-pub async fn live_work_keeps_its_body_and_all_it_has(harness: &impl Harness) {
-    let world = World::new(harness).await;
-    let inbox = world.inbox().await;
-    let retried = world.running(&inbox).await.ticket;
-    world.begin(&retried, "mail").await;
-    world
-        .store
-        .checkpoint(retried, sealed("page 1"))
-        .await
-        .unwrap();
-    world
-        .store
-        .progress(Progress {
-            ticket: retried,
-            content: sealed("half"),
-        })
-        .await
-        .unwrap();
-    world.finish(&retried, failed_for_s(100)).await;
-    let works = [
-        retried.work,
-        world.ended(&inbox, Ending::Held(HeldReason::Budget)).await,
-        world.running(&inbox).await.ticket.work,
-        world.accepted(&inbox).await,
-    ];
-    let later = world.now().await.after(LONG * 2);
-    let ignored = world.event(&inbox).ignored().build();
-    world.accept(ignored.clone()).await;
-    let second = world
-        .created(world.job(&inbox).of_event(ignored.event.id).at(later))
-        .await;
-    let mut before = Vec::new();
-    for work in works {
-        let mut picture = world.picture(inbox.tenant, work).await;
-        picture
-            .effects
-            .iter_mut()
-            .for_each(|effect| effect.alive = false);
-        before.push(picture);
-    }
-    world.much_later().await;
-    for (work, before) in works.into_iter().zip(before) {
-        assert_eq!(world.picture(inbox.tenant, work).await, before);
-        assert!(
-            world.has_body(EventId(work.0)).await,
-            "{:?}",
-            before.row.state
-        );
-    }
-    assert_eq!(world.state(inbox.tenant, second).await, State::Scheduled);
-    assert!(
-        world.has_body(ignored.event.id).await,
-        "a later item needs it too"
-    );
-}
-
-pub async fn a_dead_letter_keeps_its_body_until_it_is_replayed(harness: &impl Harness) {
-    let world = World::new(harness).await;
-    let inbox = world.inbox().await;
-    let dead = world.ended(&inbox, given_up()).await;
-    let replayed = world.ended(&inbox, given_up()).await;
-    let dead_again = world.ended(&inbox, given_up()).await;
-    world.replayed(inbox.tenant, replayed, false).await;
-    world.run_to(&inbox, Ending::Succeeded).await;
-    world.replayed(inbox.tenant, dead_again, false).await;
-    world.run_to(&inbox, given_up()).await;
-    let done = world.ended(&inbox, Ending::Succeeded).await;
-    let never = world.now().await.before(LONG);
-    world.advance(LONG).await;
-    let bodies = world.now().await.before(LONG / 2);
-    let before = PruneBefore {
-        bodies,
-        ..all_before(never)
-    };
-    world.prune(before).await;
-    assert!(world.has_body(EventId(dead.0)).await);
-    assert!(
-        world.has_body(EventId(dead_again.0)).await,
-        "its replay is a dead letter"
-    );
-    assert!(!world.has_body(EventId(replayed.0)).await);
-    assert!(!world.has_body(EventId(done.0)).await);
-    world.replayed(inbox.tenant, dead, false).await;
-    world.prune(before).await;
-    assert!(world.has_body(EventId(dead.0)).await, "its replay is live");
-    world.run_to(&inbox, Ending::Succeeded).await;
-    world.prune(before).await;
-    assert!(!world.has_body(EventId(dead.0)).await);
-}
-
-pub async fn a_key_outlives_the_event_for_its_whole_window(harness: &impl Harness) {
-    let world = World::new(harness).await;
-    let inbox = world.inbox().await;
-    let until = world.now().await.after(LONG * 2);
-    let first = world
-        .event(&inbox)
-        .with_key("a")
-        .blocking_until(until)
-        .build();
-    world.accept(first.clone()).await;
-    world.run_to(&inbox, Ending::Succeeded).await;
-    world.much_later().await;
-    assert_eq!(
-        world
-            .store
-            .event(inbox.tenant, first.event.id)
-            .await
-            .unwrap(),
-        None
-    );
-    let again = world.accept(world.event(&inbox).with_key("a")).await;
-    assert_eq!(
-        again,
-        Accepted::Duplicate {
-            of: first.event.id,
-            has_job: true
-        }
-    );
-    world.advance(LONG).await;
-    world.much_later().await;
-    assert_eq!(
-        world.accept(world.event(&inbox).with_key("a")).await,
-        Accepted::New
-    );
 }
 
 pub async fn expired_keys_go_and_live_ones_stay(harness: &impl Harness) {
@@ -343,16 +130,8 @@ pub async fn expired_keys_go_and_live_ones_stay(harness: &impl Harness) {
     let short = world.job(&inbox).with_key("short", soon).build();
     let long = world.job(&inbox).with_key("long", late).build();
     let kept = long.id;
-    world
-        .store
-        .create_work(vec![short], Some(once(1, "short", soon)))
-        .await
-        .unwrap();
-    world
-        .store
-        .create_work(vec![long], Some(once(2, "long", late)))
-        .await
-        .unwrap();
+    world.store.create_work(vec![short], Some(once(1, "short", soon))).await.unwrap();
+    world.store.create_work(vec![long], Some(once(2, "long", late))).await.unwrap();
     let before = all_before(never);
     assert_eq!(world.prune(before).await, 0);
     world.advance(DAY * 2).await;
@@ -362,57 +141,8 @@ pub async fn expired_keys_go_and_live_ones_stay(harness: &impl Harness) {
     let answer = world.store.create_work(vec![again], None).await.unwrap();
     assert_eq!(answer, crate::moves::Once::Now(vec![kept]));
     let again = vec![world.job(&inbox).build()];
-    let answer = world
-        .store
-        .create_work(again, Some(once(2, "x", late)))
-        .await
-        .unwrap();
+    let answer = world.store.create_work(again, Some(once(2, "x", late))).await.unwrap();
     assert!(matches!(answer, crate::moves::Once::Before(_)));
-}
-
-pub async fn effects_stay_as_long_as_anything_shares_them(harness: &impl Harness) {
-    let world = World::new(harness).await;
-    let inbox = world.inbox().await;
-    let claimed = world.running(&inbox).await;
-    world.begin(&claimed.ticket, "mail").await;
-    world.commit(&claimed.ticket, "mail", "sent").await.unwrap();
-    world.finish(&claimed.ticket, given_up()).await;
-    let (first, scope) = (claimed.ticket.work, claimed.scope);
-    let second = world.replayed(inbox.tenant, first, false).await;
-    world.much_later().await;
-    assert_eq!(world.store.work(inbox.tenant, first).await.unwrap(), None);
-    let ticket = world.claim(&inbox).one().await.ticket;
-    assert_eq!(ticket.work, second);
-    assert_eq!(
-        world.begin(&ticket, "mail").await,
-        skip(scope, "sent"),
-        "a live replay"
-    );
-    world.finish(&ticket, given_up()).await;
-    let third = world.replayed(inbox.tenant, second, false).await;
-    world.run_to(&inbox, given_up()).await;
-    world.advance(LONG / 4).await;
-    world
-        .prune(all_before(world.now().await.before(LONG / 2)))
-        .await;
-    let fourth = world.replayed(inbox.tenant, third, false).await;
-    let ticket = world.claim(&inbox).one().await.ticket;
-    assert_eq!(ticket.work, fourth);
-    assert_eq!(
-        world.begin(&ticket, "mail").await,
-        skip(scope, "sent"),
-        "a finished replay"
-    );
-    world.finish(&ticket, Ending::Succeeded).await;
-    world.much_later().await;
-    assert!(
-        world
-            .store
-            .effects(inbox.tenant, scope)
-            .await
-            .unwrap()
-            .is_empty()
-    );
 }
 
 pub async fn pruning_goes_on_in_steps_until_all_is_gone(harness: &impl Harness) {
@@ -432,23 +162,12 @@ pub async fn pruning_goes_on_in_steps_until_all_is_gone(harness: &impl Harness) 
                     .build()
             })
             .collect();
-        assert!(
-            world
-                .store
-                .accept(batch)
-                .await
-                .into_iter()
-                .all(|answer| answer.is_ok())
-        );
+        assert!(world.store.accept(batch).await.into_iter().all(|answer| answer.is_ok()));
     }
     world.advance(LONG).await;
     let cut = world.now().await.before(LONG / 2);
     assert!(world.prune(all_before(cut)).await > 0);
-    let left = world
-        .store
-        .events(inbox.tenant, Default::default(), ALL)
-        .await
-        .unwrap();
+    let left = world.store.events(inbox.tenant, Default::default(), ALL).await.unwrap();
     assert!(left.is_empty());
     let more = world.prune(all_before(cut)).await;
     assert_eq!(more, 0, "it said that there was nothing more");
@@ -465,9 +184,7 @@ pub async fn work_goes_on_while_history_is_pruned(harness: &impl Harness) {
     let mut pruners = Vec::new();
     for turn in 0..4 {
         let node = world.node(turn);
-        pruners.push(tokio::spawn(async move {
-            while node.prune(before).await.unwrap().more {}
-        }));
+        pruners.push(tokio::spawn(async move { while node.prune(before).await.unwrap().more {} }));
     }
     let mut works = Vec::new();
     for turn in 0..20 {
@@ -481,10 +198,6 @@ pub async fn work_goes_on_while_history_is_pruned(harness: &impl Harness) {
         assert_eq!(world.state(inbox.tenant, work).await, State::Succeeded);
         assert!(world.has_body(EventId(work.0)).await);
     }
-    let rows = world
-        .store
-        .events(inbox.tenant, Default::default(), ALL)
-        .await
-        .unwrap();
+    let rows = world.store.events(inbox.tenant, Default::default(), ALL).await.unwrap();
     assert_eq!(rows.len(), 20);
 }

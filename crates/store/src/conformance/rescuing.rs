@@ -16,10 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 fn rescue(expired: &Expired) -> Settle {
     let guard = Guard::ExpiredAt(expired.lease_expires_at);
-    Settle {
-        guard,
-        ..end(&expired.ticket, Ending::Expired)
-    }
+    Settle { guard, ..end(&expired.ticket, Ending::Expired) }
 }
 
 pub async fn only_leases_that_ended_are_listed_oldest_first(harness: &impl Harness) {
@@ -34,28 +31,16 @@ pub async fn only_leases_that_ended_are_listed_oldest_first(harness: &impl Harne
     assert!(world.store.expired(PATIENCE, 10).await.unwrap().is_empty());
     world.advance_s(320).await;
     let expired = world.other.expired(PATIENCE, 10).await.unwrap();
-    let seen: Vec<_> = expired
-        .iter()
-        .map(|run| (run.ticket.work, run.lease_expires_at))
-        .collect();
+    let seen: Vec<_> = expired.iter().map(|run| (run.ticket.work, run.lease_expires_at)).collect();
     let expected =
         [2, 1, 0].map(|turn: usize| (claimed[turn].ticket.work, claimed[turn].lease_expires_at));
     assert_eq!(seen, expected);
     let (first, ticket) = (expired[0], claimed[2].ticket);
-    assert_eq!(
-        (first.ticket.tenant, first.ticket.fence),
-        (ticket.tenant, ticket.fence)
-    );
-    assert_eq!(
-        (first.ticket.attempt, first.ticket.max_attempts),
-        (1, ticket.max_attempts)
-    );
+    assert_eq!((first.ticket.tenant, first.ticket.fence), (ticket.tenant, ticket.fence));
+    assert_eq!((first.ticket.attempt, first.ticket.max_attempts), (1, ticket.max_attempts));
     assert_eq!(first.ticket.started_at, ticket.started_at);
     assert_eq!((first.lane, first.cancel_requested), (inbox.lane, false));
-    assert_eq!(
-        world.store.expired(PATIENCE, 2).await.unwrap(),
-        expired[..2]
-    );
+    assert_eq!(world.store.expired(PATIENCE, 2).await.unwrap(), expired[..2]);
 }
 
 pub async fn a_rescued_item_is_due_at_once_and_its_attempt_counts(harness: &impl Harness) {
@@ -64,23 +49,14 @@ pub async fn a_rescued_item_is_due_at_once_and_its_attempt_counts(harness: &impl
     let ticket = world.running(&inbox).await.ticket;
     world.advance_s(LEASE_S + 1).await;
     let expired = world.store.expired(PATIENCE, 10).await.unwrap();
-    assert_eq!(
-        world.settle(rescue(&expired[0])).await.unwrap().state,
-        State::Retrying
-    );
+    assert_eq!(world.settle(rescue(&expired[0])).await.unwrap().state, State::Retrying);
     let row = world.row(inbox.tenant, ticket.work).await;
-    assert_eq!(
-        (row.attempts, row.fence, row.lease_expires_at),
-        (1, 1, None)
-    );
+    assert_eq!((row.attempts, row.fence, row.lease_expires_at), (1, 1, None));
     assert_near(row.run_at, world.now().await);
     let runs = world.store.runs(inbox.tenant, ticket.work).await.unwrap();
     assert_eq!((runs.len(), runs[0].outcome), (1, RunOutcome::LeaseExpired));
     let again = world.claim(&inbox).one().await.ticket;
-    assert_eq!(
-        (again.work, again.attempt, again.fence),
-        (ticket.work, 2, 2)
-    );
+    assert_eq!((again.work, again.attempt, again.fence), (ticket.work, 2, 2));
     assert!(world.store.expired(PATIENCE, 10).await.unwrap().is_empty());
 }
 
@@ -92,10 +68,7 @@ pub async fn the_last_expired_lease_makes_a_dead_letter(harness: &impl Harness) 
         world.claim(&inbox).one().await;
         world.advance_s(LEASE_S + 1).await;
         let expired = world.store.expired(PATIENCE, 10).await.unwrap();
-        assert_eq!(
-            world.settle(rescue(&expired[0])).await.unwrap().state,
-            state
-        );
+        assert_eq!(world.settle(rescue(&expired[0])).await.unwrap().state, state);
     }
     assert_eq!(world.row(inbox.tenant, work).await.attempts, 2);
     assert_eq!(world.store.runs(inbox.tenant, work).await.unwrap().len(), 2);
@@ -147,11 +120,7 @@ pub async fn a_lease_that_was_extended_is_not_rescued(harness: &impl Harness) {
     };
     assert_lost(world.settle(seen.clone()).await);
     world.advance_s(LEASE_S - 20).await;
-    let beat = Heartbeat {
-        ticket,
-        extend: Duration::from_secs(LEASE_S),
-        cost: None,
-    };
+    let beat = Heartbeat { ticket, extend: Duration::from_secs(LEASE_S), cost: None };
     world.store.heartbeat(vec![beat]).await.remove(0).unwrap();
     world.advance_s(30).await;
     let before = world.picture(inbox.tenant, ticket.work).await;
@@ -185,13 +154,7 @@ pub async fn a_run_that_ended_in_time_is_not_rescued(harness: &impl Harness) {
     world.finish(&claimed.ticket, Ending::Succeeded).await;
     world.advance_s(LEASE_S + 1).await;
     let guard = Guard::ExpiredAt(claimed.lease_expires_at);
-    let late = Settle {
-        guard,
-        ..end(&claimed.ticket, Ending::Expired)
-    };
+    let late = Settle { guard, ..end(&claimed.ticket, Ending::Expired) };
     assert_lost(world.settle(late).await);
-    assert_eq!(
-        world.state(inbox.tenant, claimed.ticket.work).await,
-        State::Succeeded
-    );
+    assert_eq!(world.state(inbox.tenant, claimed.ticket.work).await, State::Succeeded);
 }

@@ -1,19 +1,17 @@
 //! Settings: tenants, keys, lanes, data keys, and the audit trail.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use wakepost_domain::access::{Key, Reach, Role};
 use wakepost_domain::lane::{Lane, LaneId, LaneKey};
 use wakepost_domain::ports::Entropy;
 use wakepost_domain::tenant::TenantSettings;
 use wakepost_domain::work::{Priority, WorkKind};
-use wakepost_domain::{EventId, KeyId, TenantId, Ulid};
+use wakepost_domain::{EventId, TenantId, Ulid};
 
 use super::Harness;
 use super::world::{ALL, World, assert_near, assert_not_found};
 use crate::error::StoreError;
-use crate::moves::{KeyRecord, Once, Page};
+use crate::moves::{Once, Page};
 use crate::vault::{MasterKey, Slot, Vault};
 
 fn generous() -> TenantSettings {
@@ -29,45 +27,26 @@ pub async fn the_default_tenant_is_always_there(harness: &impl Harness) {
     let world = World::new(harness).await;
     let tenants = world.store.tenants().await.unwrap();
     assert_eq!(tenants.len(), 1);
-    assert_eq!(
-        (tenants[0].id, tenants[0].slug.as_str()),
-        (TenantId::DEFAULT, "default")
-    );
+    assert_eq!((tenants[0].id, tenants[0].slug.as_str()), (TenantId::DEFAULT, "default"));
 }
 
 pub async fn tenants_are_made_changed_and_listed_by_slug(harness: &impl Harness) {
     let world = World::new(harness).await;
     world.tenant("zeta").await;
     let audit = world.audit(TenantId::DEFAULT, "tenant.create");
-    let made = world
-        .store
-        .create_tenant("acme".to_owned(), generous(), audit, None)
-        .await
-        .unwrap();
-    let Once::Now(acme) = made else {
-        panic!("no idempotency key was given")
-    };
+    let made = world.store.create_tenant("acme".to_owned(), generous(), audit, None).await.unwrap();
+    let Once::Now(acme) = made else { panic!("no idempotency key was given") };
     assert_eq!((acme.slug.as_str(), &acme.settings), ("acme", &generous()));
     assert_near(acme.created_at, world.now().await);
     let tenants = world.store.tenants().await.unwrap();
     let slugs: Vec<&str> = tenants.iter().map(|tenant| tenant.slug.as_str()).collect();
     assert_eq!(slugs, ["acme", "default", "zeta"]);
     assert_eq!(tenants[0], acme);
-    let changed = TenantSettings {
-        weight: None,
-        ..generous()
-    };
+    let changed = TenantSettings { weight: None, ..generous() };
     let audit = world.audit(acme.id, "tenant.update");
-    world
-        .store
-        .update_tenant(acme.id, changed.clone(), audit)
-        .await
-        .unwrap();
+    world.store.update_tenant(acme.id, changed.clone(), audit).await.unwrap();
     assert_eq!(world.store.tenants().await.unwrap()[0].settings, changed);
-    assert_eq!(
-        world.actions(acme.id).await,
-        ["tenant.update", "tenant.create"]
-    );
+    assert_eq!(world.actions(acme.id).await, ["tenant.update", "tenant.create"]);
 }
 
 pub async fn a_slug_is_taken_once(harness: &impl Harness) {
@@ -77,8 +56,7 @@ pub async fn a_slug_is_taken_once(harness: &impl Harness) {
         let audit = world.audit(TenantId::DEFAULT, "tenant.create");
         let node = world.node(turn);
         calls.push(tokio::spawn(async move {
-            node.create_tenant("acme".to_owned(), generous(), audit, None)
-                .await
+            node.create_tenant("acme".to_owned(), generous(), audit, None).await
         }));
     }
     let mut made = 0;
@@ -97,151 +75,8 @@ pub async fn a_slug_is_taken_once(harness: &impl Harness) {
 pub async fn a_tenant_that_is_not_there_cannot_be_changed(harness: &impl Harness) {
     let world = World::new(harness).await;
     let audit = world.audit(TenantId(99), "tenant.update");
-    assert_not_found(
-        world
-            .store
-            .update_tenant(TenantId(99), generous(), audit)
-            .await,
-    );
+    assert_not_found(world.store.update_tenant(TenantId(99), generous(), audit).await);
     assert!(world.store.audit(None, ALL).await.unwrap().is_empty());
-}
-
-impl<H: Harness> World<'_, H> {
-    /// A key for the first byte of its hash.
-    async fn key(&self, hash: u8, reach: Reach, role: Role) -> Key {
-        let key = Key {
-            id: KeyId(self.id()),
-            name: format!("key {hash}"),
-            role,
-            reach,
-            created_at: self.now().await,
-            expires_at: None,
-            last_used_at: None,
-        };
-        self.keep_key(hash, &key).await;
-        key
-    }
-
-    async fn keep_key(&self, hash: u8, key: &Key) {
-        let record = KeyRecord {
-            hash: [hash; 32],
-            key: key.clone(),
-        };
-        let audit = self.audit(TenantId::DEFAULT, "key.create");
-        assert_eq!(
-            self.store.create_key(record, audit, None).await.unwrap(),
-            Once::Now(())
-        );
-    }
-}
-
-pub async fn a_key_is_found_by_its_hash_alone(harness: &impl Harness) {
-    let world = World::new(harness).await;
-    let acme = Reach::Tenant(world.tenant("acme").await);
-    let mine = world.key(1, acme, Role::Worker).await;
-    let all = world.key(2, Reach::All, Role::Admin).await;
-    assert_eq!(
-        world.store.key_by_hash([1; 32]).await.unwrap(),
-        Some(mine.clone())
-    );
-    assert_eq!(world.other.key_by_hash([2; 32]).await.unwrap(), Some(all));
-    assert_eq!(world.store.key_by_hash([3; 32]).await.unwrap(), None);
-    let record = KeyRecord {
-        hash: [1; 32],
-        key: Key {
-            id: KeyId(world.id()),
-            ..mine
-        },
-    };
-    let audit = world.audit(TenantId::DEFAULT, "key.create");
-    let twice = world.store.create_key(record, audit, None).await;
-    assert!(matches!(twice, Err(StoreError::Exists(_))), "{twice:?}");
-}
-
-pub async fn a_revoked_key_is_gone_at_once(harness: &impl Harness) {
-    let world = World::new(harness).await;
-    let (acme, other) = (world.tenant("acme").await, world.tenant("other").await);
-    let key = world.key(1, Reach::Tenant(acme), Role::Operator).await;
-    for reach in [Reach::Tenant(other), Reach::All] {
-        let audit = world.audit(other, "key.revoke");
-        assert_not_found(world.store.revoke_key(key.id, Some(reach), audit).await);
-    }
-    assert_eq!(
-        world.store.key_by_hash([1; 32]).await.unwrap(),
-        Some(key.clone())
-    );
-    let audit = world.audit(acme, "key.revoke");
-    world
-        .store
-        .revoke_key(key.id, Some(Reach::Tenant(acme)), audit)
-        .await
-        .unwrap();
-    assert_eq!(world.other.key_by_hash([1; 32]).await.unwrap(), None);
-    assert!(world.store.keys(None).await.unwrap().is_empty());
-    assert_eq!(world.store.count_keys(Role::Operator).await.unwrap(), 0);
-    let audit = world.audit(acme, "key.revoke");
-    assert_not_found(world.store.revoke_key(key.id, None, audit).await);
-    assert_eq!(world.actions(acme).await, ["key.revoke", "tenant.create"]);
-}
-
-pub async fn an_expired_key_is_gone_by_itself(harness: &impl Harness) {
-    let world = World::new(harness).await;
-    let mut key = world.key(9, Reach::All, Role::Viewer).await;
-    key.id = KeyId(world.id());
-    key.expires_at = Some(world.now().await.after(Duration::from_secs(100)));
-    world.keep_key(1, &key).await;
-    world.advance_s(50).await;
-    assert_eq!(world.store.key_by_hash([1; 32]).await.unwrap(), Some(key));
-    assert_eq!(world.store.count_keys(Role::Viewer).await.unwrap(), 2);
-    world.advance_s(50).await;
-    assert_eq!(world.store.key_by_hash([1; 32]).await.unwrap(), None);
-    assert_eq!(world.store.count_keys(Role::Viewer).await.unwrap(), 1);
-}
-
-pub async fn keys_are_listed_by_whose_they_are_newest_first(harness: &impl Harness) {
-    let world = World::new(harness).await;
-    let (acme, other) = (
-        Reach::Tenant(world.tenant("acme").await),
-        Reach::Tenant(world.tenant("other").await),
-    );
-    let a = world.key(1, acme, Role::Worker).await;
-    let b = world.key(2, Reach::All, Role::Admin).await;
-    let c = world.key(3, acme, Role::Viewer).await;
-    assert_eq!(
-        world.store.keys(None).await.unwrap(),
-        [c.clone(), b.clone(), a.clone()]
-    );
-    assert_eq!(world.store.keys(Some(acme)).await.unwrap(), [c, a]);
-    assert_eq!(world.store.keys(Some(Reach::All)).await.unwrap(), [b]);
-    assert!(world.store.keys(Some(other)).await.unwrap().is_empty());
-    assert_eq!(world.store.count_keys(Role::Admin).await.unwrap(), 1);
-    assert_eq!(world.store.count_keys(Role::Publisher).await.unwrap(), 0);
-}
-
-pub async fn a_keys_last_use_never_goes_back(harness: &impl Harness) {
-    let world = World::new(harness).await;
-    let key = world.key(1, Reach::All, Role::Admin).await;
-    let now = world.now().await;
-    let (later, earlier) = (
-        now.after(Duration::from_secs(60)),
-        now.before(Duration::from_secs(60)),
-    );
-    for at in [now, later, earlier] {
-        let unknown = (KeyId(world.id()), at);
-        world
-            .store
-            .touch_keys(vec![(key.id, at), unknown])
-            .await
-            .unwrap();
-    }
-    let touched = world.store.key_by_hash([1; 32]).await.unwrap().unwrap();
-    assert_eq!(
-        touched,
-        Key {
-            last_used_at: Some(later),
-            ..key
-        }
-    );
 }
 
 fn lane_key(tenant: TenantId, origin: Option<Ulid>, name: &str) -> LaneKey {
@@ -277,34 +112,13 @@ pub async fn a_difference_in_any_part_makes_another_lane(harness: &impl Harness)
     let key = lane_key(TenantId::DEFAULT, Some(world.id()), "triage");
     let keys = [
         key.clone(),
-        LaneKey {
-            tenant: acme,
-            ..key.clone()
-        },
-        LaneKey {
-            kind: WorkKind::Reply,
-            ..key.clone()
-        },
-        LaneKey {
-            priority: Priority::Interactive,
-            ..key.clone()
-        },
-        LaneKey {
-            origin: None,
-            ..key.clone()
-        },
-        LaneKey {
-            origin: Some(world.id()),
-            ..key.clone()
-        },
-        LaneKey {
-            name: String::new(),
-            ..key.clone()
-        },
-        LaneKey {
-            executor: None,
-            ..key
-        },
+        LaneKey { tenant: acme, ..key.clone() },
+        LaneKey { kind: WorkKind::Reply, ..key.clone() },
+        LaneKey { priority: Priority::Interactive, ..key.clone() },
+        LaneKey { origin: None, ..key.clone() },
+        LaneKey { origin: Some(world.id()), ..key.clone() },
+        LaneKey { name: String::new(), ..key.clone() },
+        LaneKey { executor: None, ..key },
     ];
     let mut lanes: Vec<Lane> = Vec::new();
     for key in &keys {
@@ -328,19 +142,13 @@ pub async fn a_tenant_has_one_data_key_whoever_asks_first(harness: &impl Harness
     let mut calls = Vec::new();
     for turn in 0..20u8 {
         let node = world.node(usize::from(turn));
-        calls.push(tokio::spawn(async move {
-            node.data_key(acme, vec![turn; 40]).await.unwrap()
-        }));
+        calls.push(tokio::spawn(async move { node.data_key(acme, vec![turn; 40]).await.unwrap() }));
     }
     let (number, wrapped) = world.store.data_key(acme, vec![99; 40]).await.unwrap();
     for call in calls {
         assert_eq!(call.await.unwrap(), (number, wrapped.clone()));
     }
-    let (other, own) = world
-        .store
-        .data_key(TenantId::DEFAULT, vec![7; 40])
-        .await
-        .unwrap();
+    let (other, own) = world.store.data_key(TenantId::DEFAULT, vec![7; 40]).await.unwrap();
     assert_ne!(other, number);
     assert_eq!(own, vec![7; 40], "each tenant has its own");
 }
@@ -362,25 +170,11 @@ pub async fn one_node_opens_what_the_other_sealed(harness: &impl Harness) {
     let slot = Slot::Content(EventId(world.id()));
     let [here, there] = &vaults;
     let sealed = here.key(acme).await.unwrap().seal(slot, b"body");
-    assert_eq!(
-        there.key(acme).await.unwrap().open(slot, &sealed).unwrap(),
-        b"body"
-    );
-    let other = there
-        .key(TenantId::DEFAULT)
-        .await
-        .unwrap()
-        .open(slot, &sealed);
+    assert_eq!(there.key(acme).await.unwrap().open(slot, &sealed).unwrap(), b"body");
+    let other = there.key(TenantId::DEFAULT).await.unwrap().open(slot, &sealed);
     assert!(matches!(other, Err(StoreError::Corrupt(_))));
-    let stranger = Vault::new(
-        &MasterKey::new([8; 32]),
-        world.store.clone(),
-        Arc::new(Dice),
-    );
-    assert!(matches!(
-        stranger.key(acme).await,
-        Err(StoreError::Corrupt(_))
-    ));
+    let stranger = Vault::new(&MasterKey::new([8; 32]), world.store.clone(), Arc::new(Dice));
+    assert!(matches!(stranger.key(acme).await, Err(StoreError::Corrupt(_))));
 }
 
 pub async fn the_audit_trail_comes_in_pages_bound_to_a_tenant(harness: &impl Harness) {
@@ -390,18 +184,11 @@ pub async fn the_audit_trail_comes_in_pages_bound_to_a_tenant(harness: &impl Har
     for turn in 0..7 {
         let audit = world.audit(acme, &format!("tenant.update {turn}"));
         written.insert(0, audit.clone());
-        world
-            .store
-            .update_tenant(acme, generous(), audit)
-            .await
-            .unwrap();
+        world.store.update_tenant(acme, generous(), audit).await.unwrap();
     }
     world.tenant("other").await;
     let mut seen = Vec::new();
-    let mut page = Page {
-        before: None,
-        limit: 3,
-    };
+    let mut page = Page { before: None, limit: 3 };
     loop {
         let entries = world.store.audit(Some(acme), page).await.unwrap();
         let Some(last) = entries.last() else { break };

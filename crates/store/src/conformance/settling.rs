@@ -15,14 +15,8 @@ use crate::moves::{Evidence, Settle, Settled};
 
 const ENDINGS: [Ending; 5] = [
     Ending::Succeeded,
-    Ending::Failed {
-        retryable: true,
-        retry_after: Some(Duration::from_secs(50)),
-    },
-    Ending::Failed {
-        retryable: false,
-        retry_after: None,
-    },
+    Ending::Failed { retryable: true, retry_after: Some(Duration::from_secs(50)) },
+    Ending::Failed { retryable: false, retry_after: None },
     Ending::HandedBack,
     Ending::Held(HeldReason::UnknownKind),
 ];
@@ -33,53 +27,26 @@ pub async fn success_ends_an_item_and_keeps_its_result(harness: &impl Harness) {
     let claimed = world.running(&inbox).await;
     let (ticket, work) = (claimed.ticket, claimed.ticket.work);
     world.advance_s(30).await;
-    let evidence = Evidence {
-        result: Some(sealed("42")),
-        reply: Some(sealed("It is 42.")),
-        cost: Some(0.75),
-    };
-    let settled = world
-        .settle(Settle {
-            evidence,
-            ..end(&ticket, Ending::Succeeded)
-        })
-        .await;
+    let evidence =
+        Evidence { result: Some(sealed("42")), reply: Some(sealed("It is 42.")), cost: Some(0.75) };
+    let settled = world.settle(Settle { evidence, ..end(&ticket, Ending::Succeeded) }).await;
     let now = world.now().await;
-    let expected = Settled {
-        state: State::Succeeded,
-        lane: inbox.lane,
-        freed_cap: false,
-        repeated: false,
-    };
+    let expected =
+        Settled { state: State::Succeeded, lane: inbox.lane, freed_cap: false, repeated: false };
     assert_eq!(settled.unwrap(), expected);
     let row = world.row(inbox.tenant, work).await;
-    assert_eq!(
-        (row.state, row.attempts, row.fence),
-        (State::Succeeded, 1, 1)
-    );
-    assert_eq!(
-        (row.lease_expires_at, row.last_error, row.replayed_as),
-        (None, None, None)
-    );
+    assert_eq!((row.state, row.attempts, row.fence), (State::Succeeded, 1, 1));
+    assert_eq!((row.lease_expires_at, row.last_error, row.replayed_as), (None, None, None));
     assert_eq!(row.worker.as_deref(), Some("ada"));
     assert_near(row.finished_at.unwrap(), now);
     let kept = world.kept(work).await;
-    assert_eq!(
-        (kept.result, kept.reply),
-        (Some(sealed("42")), Some(sealed("It is 42.")))
-    );
+    assert_eq!((kept.result, kept.reply), (Some(sealed("42")), Some(sealed("It is 42."))));
     assert_eq!(kept.cost, Some(0.75));
     let runs = world.store.runs(inbox.tenant, work).await.unwrap();
     assert_eq!(runs.len(), 1);
     assert_eq!((runs[0].id, runs[0].attempt), (ticket.run_id(), 1));
-    assert_eq!(
-        (runs[0].outcome, &runs[0].error),
-        (RunOutcome::Succeeded, &None)
-    );
-    assert_eq!(
-        (runs[0].worker.as_str(), runs[0].started_at),
-        ("ada", ticket.started_at)
-    );
+    assert_eq!((runs[0].outcome, &runs[0].error), (RunOutcome::Succeeded, &None));
+    assert_eq!((runs[0].worker.as_str(), runs[0].started_at), ("ada", ticket.started_at));
     assert_near(runs[0].ended_at, now);
 }
 
@@ -90,24 +57,15 @@ pub async fn a_failed_run_waits_for_its_delay(harness: &impl Harness) {
     let settled = world.finish(&ticket, failed_for_s(500)).await;
     assert_eq!(settled.state, State::Retrying);
     let row = world.row(inbox.tenant, ticket.work).await;
-    assert_eq!(
-        (row.state, row.attempts, row.fence),
-        (State::Retrying, 1, 1)
-    );
-    assert_near(
-        row.run_at,
-        world.now().await.after(Duration::from_secs(500)),
-    );
+    assert_eq!((row.state, row.attempts, row.fence), (State::Retrying, 1, 1));
+    assert_near(row.run_at, world.now().await.after(Duration::from_secs(500)));
     assert_eq!(row.last_error, end(&ticket, failed_for_s(500)).error);
     assert_eq!((row.lease_expires_at, row.finished_at), (None, None));
     world.advance_s(450).await;
     assert!(world.claim(&inbox).take().await.is_empty());
     world.advance_s(51).await;
     let again = world.claim(&inbox).one().await.ticket;
-    assert_eq!(
-        (again.work, again.attempt, again.fence),
-        (ticket.work, 2, 2)
-    );
+    assert_eq!((again.work, again.attempt, again.fence), (ticket.work, 2, 2));
 }
 
 pub async fn the_last_failure_makes_a_dead_letter(harness: &impl Harness) {
@@ -118,17 +76,11 @@ pub async fn the_last_failure_makes_a_dead_letter(harness: &impl Harness) {
         world.run_to(&inbox, failed()).await;
     }
     let row = world.row(inbox.tenant, work).await;
-    assert_eq!(
-        (row.state, row.attempts, row.max_attempts),
-        (State::DeadLetter, 3, 3)
-    );
+    assert_eq!((row.state, row.attempts, row.max_attempts), (State::DeadLetter, 3, 3));
     assert!(row.last_error.is_some() && row.finished_at.is_some());
     let runs = world.store.runs(inbox.tenant, work).await.unwrap();
     let attempts: Vec<_> = runs.iter().map(|run| (run.attempt, run.outcome)).collect();
-    assert_eq!(
-        attempts,
-        [1, 2, 3].map(|attempt| (attempt, RunOutcome::Failed))
-    );
+    assert_eq!(attempts, [1, 2, 3].map(|attempt| (attempt, RunOutcome::Failed)));
     assert!(world.claim(&inbox).take().await.is_empty());
 }
 
@@ -136,42 +88,26 @@ pub async fn a_hand_back_gives_the_attempt_back(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
     let ticket = world.running(&inbox).await.ticket;
-    assert_eq!(
-        world.finish(&ticket, Ending::HandedBack).await.state,
-        State::Pending
-    );
+    assert_eq!(world.finish(&ticket, Ending::HandedBack).await.state, State::Pending);
     let row = world.row(inbox.tenant, ticket.work).await;
     assert_eq!((row.state, row.attempts, row.fence), (State::Pending, 0, 1));
     let again = world.claim(&inbox).one().await.ticket;
-    assert_eq!(
-        (again.work, again.attempt, again.fence),
-        (ticket.work, 1, 2)
-    );
+    assert_eq!((again.work, again.attempt, again.fence), (ticket.work, 1, 2));
     let runs = world.store.runs(inbox.tenant, ticket.work).await.unwrap();
     assert_eq!(runs.len(), 1);
-    assert_eq!(
-        (runs[0].attempt, runs[0].outcome),
-        (1, RunOutcome::HandedBack)
-    );
+    assert_eq!((runs[0].attempt, runs[0].outcome), (1, RunOutcome::HandedBack));
 }
 
 pub async fn a_held_item_waits_for_an_operator(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
-    let reasons = [
-        HeldReason::InDoubt,
-        HeldReason::HopLimit,
-        HeldReason::Budget,
-        HeldReason::UnknownKind,
-    ];
+    let reasons =
+        [HeldReason::InDoubt, HeldReason::HopLimit, HeldReason::Budget, HeldReason::UnknownKind];
     for reason in reasons {
         let work = world.ended(&inbox, Ending::Held(reason)).await;
         let row = world.row(inbox.tenant, work).await;
         assert_eq!((row.state, row.held), (State::Held, Some(reason)));
-        assert_eq!(
-            (row.attempts, row.fence, row.lease_expires_at),
-            (0, 1, None)
-        );
+        assert_eq!((row.attempts, row.fence, row.lease_expires_at), (0, 1, None));
         assert!(world.claim(&inbox).take().await.is_empty());
     }
 }
@@ -186,25 +122,10 @@ pub async fn the_same_end_told_again_changes_nothing(harness: &impl Harness) {
         assert_eq!(before.runs.len(), 1);
         world.advance_s(1).await;
         for node in [&world.store, &world.other] {
-            let again = node
-                .settle(vec![end(&ticket, ending)])
-                .await
-                .remove(0)
-                .unwrap();
-            assert_eq!(
-                again,
-                Settled {
-                    repeated: true,
-                    ..first
-                },
-                "{ending:?}"
-            );
+            let again = node.settle(vec![end(&ticket, ending)]).await.remove(0).unwrap();
+            assert_eq!(again, Settled { repeated: true, ..first }, "{ending:?}");
         }
-        assert_eq!(
-            world.picture(inbox.tenant, ticket.work).await,
-            before,
-            "{ending:?}"
-        );
+        assert_eq!(world.picture(inbox.tenant, ticket.work).await, before, "{ending:?}");
     }
 }
 
@@ -229,11 +150,7 @@ pub async fn another_end_with_the_same_lease_is_lost(harness: &impl Harness) {
         for other in ENDINGS.into_iter().filter(|other| *other != first) {
             assert_lost(world.settle(end(&ticket, other)).await);
         }
-        assert_eq!(
-            world.picture(inbox.tenant, ticket.work).await,
-            before,
-            "{first:?}"
-        );
+        assert_eq!(world.picture(inbox.tenant, ticket.work).await, before, "{first:?}");
     }
 }
 
@@ -244,10 +161,7 @@ pub async fn ends_are_answered_one_by_one(harness: &impl Harness) {
     for _ in 0..4 {
         tickets.push(world.running(&inbox).await.ticket);
     }
-    let stale = wakepost_domain::lease::Ticket {
-        fence: 9,
-        ..tickets[1]
-    };
+    let stale = wakepost_domain::lease::Ticket { fence: 9, ..tickets[1] };
     let batch = vec![
         end(&tickets[0], Ending::Succeeded),
         end(&stale, Ending::Succeeded),
@@ -274,10 +188,7 @@ pub async fn ends_are_answered_one_by_one(harness: &impl Harness) {
         Some((State::Retrying, false)),
     ];
     assert_eq!(seen, expected);
-    assert_eq!(
-        world.state(inbox.tenant, tickets[1].work).await,
-        State::Running
-    );
+    assert_eq!(world.state(inbox.tenant, tickets[1].work).await, State::Running);
     assert!(world.store.settle(vec![]).await.is_empty());
 }
 
@@ -289,10 +200,7 @@ pub async fn one_end_told_many_times_at_once_happens_once(harness: &impl Harness
     for turn in 0..30 {
         let node = world.node(turn);
         calls.push(tokio::spawn(async move {
-            node.settle(vec![end(&ticket, failed_for_s(50))])
-                .await
-                .remove(0)
-                .unwrap()
+            node.settle(vec![end(&ticket, failed_for_s(50))]).await.remove(0).unwrap()
         }));
     }
     let mut firsts = 0;
@@ -302,15 +210,7 @@ pub async fn one_end_told_many_times_at_once_happens_once(harness: &impl Harness
         firsts += usize::from(!settled.repeated);
     }
     assert_eq!(firsts, 1);
-    assert_eq!(
-        world
-            .store
-            .runs(inbox.tenant, ticket.work)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(world.store.runs(inbox.tenant, ticket.work).await.unwrap().len(), 1);
     assert_eq!(world.row(inbox.tenant, ticket.work).await.attempts, 1);
 }
 
@@ -337,15 +237,7 @@ pub async fn of_different_ends_at_once_one_happens(harness: &impl Harness) {
         let state = world.state(inbox.tenant, ticket.work).await;
         assert_eq!(won.iter().filter(|settled| !settled.repeated).count(), 1);
         assert!(won.iter().all(|settled| settled.state == state));
-        assert_eq!(
-            world
-                .store
-                .runs(inbox.tenant, ticket.work)
-                .await
-                .unwrap()
-                .len(),
-            1
-        );
+        assert_eq!(world.store.runs(inbox.tenant, ticket.work).await.unwrap().len(), 1);
     }
 }
 
@@ -357,20 +249,13 @@ pub async fn many_items_end_at_once_each_with_its_own_record(harness: &impl Harn
     let works: Vec<WorkId> = claimed.iter().map(|item| item.ticket.work).collect();
     let mut calls = Vec::new();
     for (turn, part) in claimed.chunks(9).enumerate() {
-        let batch: Vec<Settle> = part
-            .iter()
-            .map(|item| end(&item.ticket, Ending::Succeeded))
-            .collect();
+        let batch: Vec<Settle> =
+            part.iter().map(|item| end(&item.ticket, Ending::Succeeded)).collect();
         let node = world.node(turn);
         calls.push(tokio::spawn(async move { node.settle(batch).await }));
     }
     for call in calls {
-        assert!(
-            call.await
-                .unwrap()
-                .into_iter()
-                .all(|answer| !answer.unwrap().repeated)
-        );
+        assert!(call.await.unwrap().into_iter().all(|answer| !answer.unwrap().repeated));
     }
     for work in works {
         assert_eq!(world.state(inbox.tenant, work).await, State::Succeeded);

@@ -36,11 +36,7 @@ impl<H: Harness> World<'_, H> {
     async fn made(&self, tenant: TenantId) -> SourceRecord {
         let record = self.source_draft(tenant).await;
         let audit = self.audit(tenant, "source.create");
-        let made = self
-            .store
-            .create_source(record.clone(), audit, None)
-            .await
-            .unwrap();
+        let made = self.store.create_source(record.clone(), audit, None).await.unwrap();
         assert_eq!(made, Once::Now(()));
         record
     }
@@ -51,14 +47,8 @@ pub async fn a_source_is_found_by_its_id_as_it_was_made(harness: &impl Harness) 
     let acme = world.tenant("acme").await;
     let record = world.made(acme).await;
     assert_eq!(world.other.source(record.id).await.unwrap(), Some(record));
-    assert_eq!(
-        world.store.source(SourceId(world.id())).await.unwrap(),
-        None
-    );
-    assert_eq!(
-        world.actions(acme).await,
-        ["source.create", "tenant.create"]
-    );
+    assert_eq!(world.store.source(SourceId(world.id())).await.unwrap(), None);
+    assert_eq!(world.actions(acme).await, ["source.create", "tenant.create"]);
 }
 
 pub async fn a_source_is_made_once_under_an_idempotency_key(harness: &impl Harness) {
@@ -73,19 +63,8 @@ pub async fn a_source_is_made_once_under_an_idempotency_key(harness: &impl Harne
     }
     assert_eq!(outcomes[0], Once::Now(()));
     assert!(matches!(&outcomes[1], Once::Before(before) if before.answer == sealed("made")));
-    let page = Page {
-        before: None,
-        limit: 10,
-    };
-    assert_eq!(
-        world
-            .store
-            .sources(TenantId::DEFAULT, page)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
+    let page = Page { before: None, limit: 10 };
+    assert_eq!(world.store.sources(TenantId::DEFAULT, page).await.unwrap().len(), 1);
 }
 
 pub async fn a_change_is_refused_if_somebody_else_was_first(harness: &impl Harness) {
@@ -93,34 +72,18 @@ pub async fn a_change_is_refused_if_somebody_else_was_first(harness: &impl Harne
     let record = world.made(TenantId::DEFAULT).await;
     world.advance_s(5).await;
     let seen = record.updated_at;
-    let mut first = SourceRecord {
-        updated_at: world.now().await,
-        ..record.clone()
-    };
+    let mut first = SourceRecord { updated_at: world.now().await, ..record.clone() };
     first.config.enabled = false;
     first.secrets = sealed("rotated");
     let audit = world.audit(TenantId::DEFAULT, "source.update");
-    world
-        .store
-        .update_source(first.clone(), seen, audit)
-        .await
-        .unwrap();
-    assert_eq!(
-        world.store.source(record.id).await.unwrap(),
-        Some(first.clone())
-    );
-    let mut second = SourceRecord {
-        updated_at: world.now().await,
-        ..record
-    };
+    world.store.update_source(first.clone(), seen, audit).await.unwrap();
+    assert_eq!(world.store.source(record.id).await.unwrap(), Some(first.clone()));
+    let mut second = SourceRecord { updated_at: world.now().await, ..record };
     second.config.name = "mine".to_owned();
     let audit = world.audit(TenantId::DEFAULT, "source.update");
     assert_invalid(world.other.update_source(second, seen, audit).await);
     assert_eq!(world.store.source(first.id).await.unwrap(), Some(first));
-    assert_eq!(
-        world.actions(TenantId::DEFAULT).await,
-        ["source.update", "source.create"]
-    );
+    assert_eq!(world.actions(TenantId::DEFAULT).await, ["source.update", "source.create"]);
 }
 
 pub async fn of_many_changes_at_once_one_happens(harness: &impl Harness) {
@@ -130,15 +93,10 @@ pub async fn of_many_changes_at_once_one_happens(harness: &impl Harness) {
     let mut calls = Vec::new();
     for turn in 0..10 {
         let later = seen.after(Duration::from_secs(turn as u64 + 1));
-        let change = SourceRecord {
-            updated_at: later,
-            ..record.clone()
-        };
+        let change = SourceRecord { updated_at: later, ..record.clone() };
         let audit = world.audit(TenantId::DEFAULT, "source.update");
         let node = world.node(turn);
-        calls.push(tokio::spawn(async move {
-            node.update_source(change, seen, audit).await
-        }));
+        calls.push(tokio::spawn(async move { node.update_source(change, seen, audit).await }));
     }
     let mut changed = 0;
     for call in calls {
@@ -156,17 +114,9 @@ pub async fn another_tenants_source_is_not_found(harness: &impl Harness) {
     let world = World::new(harness).await;
     let stranger = world.tenant("stranger").await;
     let record = world.made(TenantId::DEFAULT).await;
-    let stolen = SourceRecord {
-        tenant: stranger,
-        ..record.clone()
-    };
+    let stolen = SourceRecord { tenant: stranger, ..record.clone() };
     let audit = world.audit(stranger, "source.update");
-    assert_not_found(
-        world
-            .store
-            .update_source(stolen, record.updated_at, audit)
-            .await,
-    );
+    assert_not_found(world.store.update_source(stolen, record.updated_at, audit).await);
     let audit = world.audit(stranger, "source.delete");
     assert_not_found(world.store.delete_source(stranger, record.id, audit).await);
     assert_eq!(world.store.source(record.id).await.unwrap(), Some(record));
@@ -181,24 +131,12 @@ pub async fn a_deleted_source_is_gone_and_its_events_stay(harness: &impl Harness
     let new = world.event(&inbox).build();
     world.accept(new.clone()).await;
     let audit = world.audit(TenantId::DEFAULT, "source.delete");
-    world
-        .store
-        .delete_source(TenantId::DEFAULT, record.id, audit)
-        .await
-        .unwrap();
+    world.store.delete_source(TenantId::DEFAULT, record.id, audit).await.unwrap();
     assert_eq!(world.other.source(record.id).await.unwrap(), None);
-    assert_eq!(
-        world.stored(TenantId::DEFAULT, new.event.id).await,
-        new.event
-    );
+    assert_eq!(world.stored(TenantId::DEFAULT, new.event.id).await, new.event);
     assert_eq!(world.claim(&inbox).take().await.len(), 1);
     let audit = world.audit(TenantId::DEFAULT, "source.delete");
-    assert_not_found(
-        world
-            .store
-            .delete_source(TenantId::DEFAULT, record.id, audit)
-            .await,
-    );
+    assert_not_found(world.store.delete_source(TenantId::DEFAULT, record.id, audit).await);
     let audit = world.audit(TenantId::DEFAULT, "source.update");
     let seen = record.updated_at;
     assert_not_found(world.store.update_source(record, seen, audit).await);
@@ -217,10 +155,7 @@ pub async fn sources_come_in_pages_newest_first(harness: &impl Harness) {
         }
     }
     let mut seen = Vec::new();
-    let mut page = Page {
-        before: None,
-        limit: 2,
-    };
+    let mut page = Page { before: None, limit: 2 };
     loop {
         let records = world.store.sources(TenantId::DEFAULT, page).await.unwrap();
         assert!(records.len() <= 2);

@@ -22,34 +22,19 @@ pub async fn an_item_is_made_as_it_was_asked_for(harness: &impl Harness) {
         owner: Some("ops@acme.example".to_owned()),
         parent_id: Some("job_1".to_owned()),
         flags: vec!["late".to_owned()],
-        executor_trusted: true,
         name: Some("triage".to_owned()),
     };
-    let draft = world
-        .job(&inbox)
-        .of_kind(WorkKind::Callback)
-        .of_event(event)
-        .about("zd:ticket:9");
-    let mut new = draft
-        .with_meta(meta.clone())
-        .with_input("{\"n\":1}")
-        .tried_at_most(7)
-        .build();
+    let draft = world.job(&inbox).of_kind(WorkKind::Callback).of_event(event).about("zd:ticket:9");
+    let mut new = draft.with_meta(meta.clone()).with_input("{\"n\":1}").tried_at_most(7).build();
     new.scope = Some(scope);
     let work = world.created(new).await;
     let row = world.row(inbox.tenant, work).await;
-    assert_eq!(
-        (row.id, row.tenant, row.kind),
-        (work, inbox.tenant, WorkKind::Callback)
-    );
+    assert_eq!((row.id, row.tenant, row.kind), (work, inbox.tenant, WorkKind::Callback));
     assert_eq!((row.lane, row.state), (inbox.lane, State::Pending));
     assert_near(row.run_at, world.now().await);
     assert_eq!((row.attempts, row.max_attempts, row.fence), (0, 7, 0));
     assert_eq!((row.event, row.scope), (Some(event), scope));
-    assert_eq!(
-        (row.subject.as_deref(), row.meta),
-        (Some("zd:ticket:9"), meta)
-    );
+    assert_eq!((row.subject.as_deref(), row.meta), (Some("zd:ticket:9"), meta));
     assert_eq!(world.kept(work).await.input, Some(sealed("{\"n\":1}")));
 }
 
@@ -58,10 +43,7 @@ pub async fn an_item_has_its_own_scope_unless_told_otherwise(harness: &impl Harn
     let inbox = world.inbox().await;
     let work = world.created(world.job(&inbox)).await;
     let row = world.row(inbox.tenant, work).await;
-    assert_eq!(
-        (row.scope, row.event, row.max_attempts),
-        (work.0, None, ATTEMPTS)
-    );
+    assert_eq!((row.scope, row.event, row.max_attempts), (work.0, None, ATTEMPTS));
     assert_eq!(row.meta, WorkMeta::default());
     assert!(world.store.job_states(vec![work]).await.unwrap().is_empty());
 }
@@ -74,9 +56,7 @@ pub async fn an_item_for_later_is_scheduled(harness: &impl Harness) {
     let work = world.created(world.job(&inbox).at(later)).await;
     let row = world.row(inbox.tenant, work).await;
     assert_eq!((row.state, row.run_at), (State::Scheduled, later));
-    let past = world
-        .created(world.job(&inbox).at(now.before(Duration::from_secs(3600))))
-        .await;
+    let past = world.created(world.job(&inbox).at(now.before(Duration::from_secs(3600)))).await;
     let row = world.row(inbox.tenant, past).await;
     assert_eq!(row.state, State::Pending);
     assert_eq!(world.claim(&inbox).one().await.ticket.work, past);
@@ -87,30 +67,16 @@ pub async fn items_are_made_all_or_none(harness: &impl Harness) {
     let inbox = world.inbox().await;
     let taken = world.created(world.job(&inbox)).await;
     let until = world.now().await.after(Duration::from_secs(3600));
-    let keyed = world
-        .job(&inbox)
-        .with_key("a", until)
-        .with_input("x")
-        .build();
+    let keyed = world.job(&inbox).with_key("a", until).with_input("x").build();
     let impossible = world.job(&inbox).with_id(taken).build();
     let last = world.job(&inbox).build();
     let ids = [keyed.id, last.id];
-    let refused = world
-        .store
-        .create_work(vec![keyed, impossible, last], None)
-        .await;
+    let refused = world.store.create_work(vec![keyed, impossible, last], None).await;
     assert!(refused.is_err(), "{refused:?}");
     for id in ids {
         assert_eq!(world.store.work(inbox.tenant, id).await.unwrap(), None);
     }
-    assert!(
-        world
-            .store
-            .job_states(ids.to_vec())
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(world.store.job_states(ids.to_vec()).await.unwrap().is_empty());
     let retry = world.job(&inbox).with_key("a", until).build();
     let own = retry.id;
     assert_eq!(world.created(retry).await, own, "its key is free");
@@ -135,16 +101,10 @@ pub async fn a_repeat_of_a_key_is_answered_with_the_first_item(harness: &impl Ha
     }
     world.created(world.job(&theirs).with_key("a", until)).await;
     world.run_to(&inbox, Ending::Succeeded).await;
-    let again = world
-        .store
-        .create_work(vec![draft().build()], None)
-        .await
-        .unwrap();
+    let again = world.store.create_work(vec![draft().build()], None).await.unwrap();
     assert_eq!(again, Once::Now(vec![first]), "also after it ended");
     world.advance_s(1001).await;
-    let next = world
-        .job(&inbox)
-        .with_key("a", until.after(Duration::from_secs(5000)));
+    let next = world.job(&inbox).with_key("a", until.after(Duration::from_secs(5000)));
     assert_ne!(world.created(next).await, first);
 }
 
@@ -156,9 +116,8 @@ pub async fn many_repeats_of_a_key_at_once_make_one_item(harness: &impl Harness)
     for turn in 0..40 {
         // Two keys in both orders, so that two calls meet each other from both ends.
         let keys = if turn % 4 < 2 { ["a", "b"] } else { ["b", "a"] };
-        let batch: Vec<NewWork> = keys
-            .map(|key| world.job(&inbox).with_key(key, until).build())
-            .into();
+        let batch: Vec<NewWork> =
+            keys.map(|key| world.job(&inbox).with_key(key, until).build()).into();
         let node = world.node(turn);
         calls.push(tokio::spawn(async move {
             match node.create_work(batch, None).await.unwrap() {
@@ -172,15 +131,8 @@ pub async fn many_repeats_of_a_key_at_once_make_one_item(harness: &impl Harness)
     for call in calls {
         answers.push(call.await.unwrap());
     }
-    assert!(
-        answers.iter().all(|answer| *answer == answers[0]),
-        "{answers:?}"
-    );
-    let rows = world
-        .store
-        .work_list(inbox.tenant, Default::default(), ALL)
-        .await
-        .unwrap();
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    let rows = world.store.work_list(inbox.tenant, Default::default(), ALL).await.unwrap();
     assert_eq!(rows.len(), 2);
 }
 
@@ -200,11 +152,7 @@ pub async fn a_waiting_item_is_cancelled_at_once(harness: &impl Harness) {
         let row = world.row(inbox.tenant, work).await;
         assert_eq!((row.state, row.lease_expires_at), (State::Cancelled, None));
         assert_near(row.finished_at.unwrap(), world.now().await);
-        assert_eq!(
-            world.store.runs(inbox.tenant, work).await.unwrap(),
-            runs,
-            "no run ended"
-        );
+        assert_eq!(world.store.runs(inbox.tenant, work).await.unwrap(), runs, "no run ended");
     }
     world.advance_s(4000).await;
     assert!(world.claim(&inbox).up_to(10).take().await.is_empty());
@@ -221,18 +169,13 @@ pub async fn a_finished_item_cannot_be_cancelled(harness: &impl Harness) {
         assert_invalid(world.store.cancel(inbox.tenant, work, audit).await);
         assert_eq!(world.picture(inbox.tenant, work).await, before);
     }
-    assert!(
-        world.actions(inbox.tenant).await.is_empty(),
-        "what did not happen is not on record"
-    );
+    assert!(world.actions(inbox.tenant).await.is_empty(), "what did not happen is not on record");
 }
 
 pub async fn only_a_held_item_is_released(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
-    let held = world
-        .ended(&inbox, Ending::Held(HeldReason::HopLimit))
-        .await;
+    let held = world.ended(&inbox, Ending::Held(HeldReason::HopLimit)).await;
     let retrying = world.ended(&inbox, failed_for_s(500)).await;
     let done = world.ended(&inbox, Ending::Succeeded).await;
     let running = world.running(&inbox).await.ticket.work;
@@ -245,17 +188,10 @@ pub async fn only_a_held_item_is_released(harness: &impl Harness) {
     }
     world.advance_s(77).await;
     let audit = world.audit(inbox.tenant, "job.release");
-    let lane = world
-        .store
-        .release(inbox.tenant, held, audit)
-        .await
-        .unwrap();
+    let lane = world.store.release(inbox.tenant, held, audit).await.unwrap();
     assert_eq!(lane, inbox.lane);
     let row = world.row(inbox.tenant, held).await;
-    assert_eq!(
-        (row.state, row.held, row.attempts),
-        (State::Pending, None, 0)
-    );
+    assert_eq!((row.state, row.held, row.attempts), (State::Pending, None, 0));
     assert_near(row.run_at, world.now().await);
     assert_eq!(world.actions(inbox.tenant).await, ["job.release"]);
     let audit = world.audit(inbox.tenant, "job.release");
@@ -295,10 +231,7 @@ pub async fn nobody_moves_work_of_another_tenant(harness: &impl Harness) {
     let audit = world.audit(stranger, "job.release");
     assert_not_found(world.store.release(stranger, held, audit).await);
     assert_not_found(
-        world
-            .store
-            .cancel(stranger, WorkId(world.id()), world.audit(stranger, "x"))
-            .await,
+        world.store.cancel(stranger, WorkId(world.id()), world.audit(stranger, "x")).await,
     );
     assert_eq!(world.picture(inbox.tenant, held).await, before);
     assert_eq!(world.actions(stranger).await, ["tenant.create"]);

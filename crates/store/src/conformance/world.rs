@@ -23,10 +23,7 @@ use crate::moves::{
 use crate::vault::Sealed;
 
 /// A page that holds all a promise ever makes.
-pub const ALL: Cursor = Page {
-    before: None,
-    limit: 10_000,
-};
+pub const ALL: Cursor = Page { before: None, limit: 10_000 };
 
 /// How far two readings of a running clock may be apart and still count as the same moment.
 const MOMENT: Duration = Duration::from_secs(10);
@@ -60,8 +57,7 @@ impl<'h, H: Harness> World<'h, H> {
 
     pub async fn advance(&self, by: Duration) {
         self.harness.advance(by).await;
-        self.moved_ms
-            .fetch_add(by.as_millis() as i64, Ordering::Relaxed);
+        self.moved_ms.fetch_add(by.as_millis() as i64, Ordering::Relaxed);
     }
 
     pub async fn advance_s(&self, seconds: u64) {
@@ -70,11 +66,7 @@ impl<'h, H: Harness> World<'h, H> {
 
     /// One of the two nodes, in turn.
     pub fn node(&self, turn: usize) -> Arc<dyn Store> {
-        if turn.is_multiple_of(2) {
-            self.store.clone()
-        } else {
-            self.other.clone()
-        }
+        if turn.is_multiple_of(2) { self.store.clone() } else { self.other.clone() }
     }
 
     /// An id greater than every id before it.
@@ -86,17 +78,9 @@ impl<'h, H: Harness> World<'h, H> {
     }
 
     pub async fn tenant(&self, slug: &str) -> TenantId {
-        let audit = AuditEntry {
-            tenant: None,
-            ..self.audit(TenantId::DEFAULT, "tenant.create")
-        };
+        let audit = AuditEntry { tenant: None, ..self.audit(TenantId::DEFAULT, "tenant.create") };
         let settings = TenantSettings::default();
-        match self
-            .store
-            .create_tenant(slug.to_owned(), settings, audit, None)
-            .await
-            .unwrap()
-        {
+        match self.store.create_tenant(slug.to_owned(), settings, audit, None).await.unwrap() {
             Once::Now(tenant) => tenant.id,
             Once::Before(_) => unreachable!("no idempotency key was given"),
         }
@@ -117,11 +101,7 @@ impl<'h, H: Harness> World<'h, H> {
             name: String::new(),
             executor: None,
         };
-        Inbox {
-            tenant,
-            source,
-            lane: self.store.lane(key).await.unwrap().id,
-        }
+        Inbox { tenant, source, lane: self.store.lane(key).await.unwrap().id }
     }
 
     pub fn event(&self, inbox: &Inbox) -> EventDraft {
@@ -153,16 +133,9 @@ impl<'h, H: Harness> World<'h, H> {
     /// This many new events with jobs, stored, oldest first.
     pub async fn accepted_many(&self, inbox: &Inbox, count: usize) -> Vec<WorkId> {
         let batch: Vec<NewEvent> = (0..count).map(|_| self.event(inbox).build()).collect();
-        let ids = batch
-            .iter()
-            .map(|new| WorkId::first_of(new.event.id))
-            .collect();
+        let ids = batch.iter().map(|new| WorkId::first_of(new.event.id)).collect();
         let answers = self.store.accept(batch).await;
-        assert!(
-            answers
-                .into_iter()
-                .all(|answer| answer.unwrap() == Accepted::New)
-        );
+        assert!(answers.into_iter().all(|answer| answer.unwrap() == Accepted::New));
         ids
     }
 
@@ -170,10 +143,7 @@ impl<'h, H: Harness> World<'h, H> {
     pub async fn created(&self, new: impl Into<NewWork>) -> WorkId {
         let new = new.into();
         let id = new.id;
-        assert_eq!(
-            self.store.create_work(vec![new], None).await.unwrap(),
-            Once::Now(vec![id])
-        );
+        assert_eq!(self.store.create_work(vec![new], None).await.unwrap(), Once::Now(vec![id]));
         id
     }
 
@@ -216,11 +186,7 @@ impl<'h, H: Harness> World<'h, H> {
     }
 
     pub async fn row(&self, tenant: TenantId, work: WorkId) -> WorkRow {
-        self.store
-            .work(tenant, work)
-            .await
-            .unwrap()
-            .expect("the item is there")
+        self.store.work(tenant, work).await.unwrap().expect("the item is there")
     }
 
     pub async fn state(&self, tenant: TenantId, work: WorkId) -> State {
@@ -228,11 +194,7 @@ impl<'h, H: Harness> World<'h, H> {
     }
 
     pub async fn stored(&self, tenant: TenantId, event: EventId) -> Event {
-        self.store
-            .event(tenant, event)
-            .await
-            .unwrap()
-            .expect("the event is there")
+        self.store.event(tenant, event).await.unwrap().expect("the event is there")
     }
 
     /// What a job keeps apart from the queue.
@@ -273,48 +235,30 @@ pub fn sealed(text: &str) -> Sealed {
 }
 
 pub fn failed() -> Ending {
-    Ending::Failed {
-        retryable: true,
-        retry_after: Some(Duration::ZERO),
-    }
+    Ending::Failed { retryable: true, retry_after: Some(Duration::ZERO) }
 }
 
 pub fn failed_for_s(seconds: u64) -> Ending {
-    Ending::Failed {
-        retryable: true,
-        retry_after: Some(Duration::from_secs(seconds)),
-    }
+    Ending::Failed { retryable: true, retry_after: Some(Duration::from_secs(seconds)) }
 }
 
 pub fn given_up() -> Ending {
-    Ending::Failed {
-        retryable: false,
-        retry_after: None,
-    }
+    Ending::Failed { retryable: false, retry_after: None }
 }
 
 #[track_caller]
 pub fn assert_lost<T: std::fmt::Debug>(answer: Result<T>) {
-    assert!(
-        matches!(answer, Err(StoreError::LeaseLost)),
-        "not LeaseLost: {answer:?}"
-    );
+    assert!(matches!(answer, Err(StoreError::LeaseLost)), "not LeaseLost: {answer:?}");
 }
 
 #[track_caller]
 pub fn assert_not_found<T: std::fmt::Debug>(answer: Result<T>) {
-    assert!(
-        matches!(answer, Err(StoreError::NotFound)),
-        "not NotFound: {answer:?}"
-    );
+    assert!(matches!(answer, Err(StoreError::NotFound)), "not NotFound: {answer:?}");
 }
 
 #[track_caller]
 pub fn assert_invalid<T: std::fmt::Debug>(answer: Result<T>) {
-    assert!(
-        matches!(answer, Err(StoreError::InvalidState(_))),
-        "not InvalidState: {answer:?}"
-    );
+    assert!(matches!(answer, Err(StoreError::InvalidState(_))), "not InvalidState: {answer:?}");
 }
 
 /// The two are the same moment, read from a clock that may run.

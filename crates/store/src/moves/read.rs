@@ -130,11 +130,7 @@ impl WorkRow {
             tenant: item.tenant,
             kind: item.kind,
             lane: item.lane,
-            state: if later.is_some() {
-                State::Scheduled
-            } else {
-                State::Pending
-            },
+            state: if later.is_some() { State::Scheduled } else { State::Pending },
             run_at: later.unwrap_or(now),
             attempts: 0,
             max_attempts: item.max_attempts,
@@ -156,10 +152,7 @@ impl WorkRow {
 
     /// Its latest run, as the effect ledger knows it.
     pub fn runner(&self) -> Runner {
-        Runner {
-            work: self.id,
-            fence: self.fence,
-        }
+        Runner { work: self.id, fence: self.fence }
     }
 }
 

@@ -1,17 +1,17 @@
 //! Accepting: event, dedup keys, job and receipt in one statement.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use async_trait::async_trait;
 use deadpool_postgres::{Client, GenericClient};
 use uuid::Uuid;
 use wakepost_domain::event::Route;
-use wakepost_domain::receipt::Verdict;
-use wakepost_domain::{EventId, Timestamp, limits};
+use wakepost_domain::{EventId, Timestamp};
 
 use super::batch::Verb;
 use super::fault::Fault;
-use super::rows::{execute, get, opt_text, query, text, ulid, uuid};
+use super::receipts::{count_repeats, insert_rejections, trim_rejections};
+use super::rows::{get, opt_text, query, text, ulid, uuid};
 use super::{Postgres, commit};
 use crate::error::{Result, StoreError};
 use crate::moves::{Accepted, DedupKey, Ledger, NewEvent, NewReceipt, Received};
@@ -61,11 +61,7 @@ impl Verb for Accept {
             true => HashMap::new(),
             false => count_repeats(client, &repeats).await?,
         };
-        Ok(items
-            .iter()
-            .zip(firsts)
-            .map(|(item, first)| Ok(answer(item, first, &routes)))
-            .collect())
+        Ok(items.iter().zip(firsts).map(|(item, first)| Ok(answer(item, first, &routes))).collect())
     }
 }
 
@@ -74,9 +70,7 @@ fn answer(item: &NewEvent, first: EventId, routes: &HashMap<EventId, i16>) -> Ac
         return Accepted::New;
     }
     // If the event is gone and its dedup key is not, whether it made a job is no longer known.
-    let has_job = routes
-        .get(&first)
-        .is_none_or(|route| *route == Route::Job as i16);
+    let has_job = routes.get(&first).is_none_or(|route| *route == Route::Job as i16);
     Accepted::Duplicate { of: first, has_job }
 }
 
@@ -87,9 +81,7 @@ async fn store(
 ) -> std::result::Result<Vec<EventId>, Fault> {
     let mut firsts: Vec<Option<EventId>> = vec![None; items.len()];
     for _ in 0..ROUNDS_MAX {
-        let open: Vec<usize> = (0..items.len())
-            .filter(|index| firsts[*index].is_none())
-            .collect();
+        let open: Vec<usize> = (0..items.len()).filter(|index| firsts[*index].is_none()).collect();
         if open.is_empty() {
             return Ok(firsts.into_iter().flatten().collect());
         }
@@ -112,16 +104,11 @@ struct Fold {
 
 impl Fold {
     fn of(items: &[NewEvent], open: &[usize]) -> Fold {
-        let mut fold = Fold {
-            owners: BTreeMap::new(),
-            leaders: Vec::new(),
-            follows: HashMap::new(),
-        };
+        let mut fold =
+            Fold { owners: BTreeMap::new(), leaders: Vec::new(), follows: HashMap::new() };
         for &index in open {
             let keys = &items[index].dedup;
-            let owner = keys
-                .iter()
-                .find_map(|key| fold.owners.get(key).copied().flatten());
+            let owner = keys.iter().find_map(|key| fold.owners.get(key).copied().flatten());
             match owner {
                 Some(leader) => {
                     fold.follows.insert(index, leader);
@@ -132,8 +119,7 @@ impl Fold {
                 }
                 None => {
                     fold.leaders.push(index);
-                    fold.owners
-                        .extend(keys.iter().map(|key| (*key, Some(index))));
+                    fold.owners.extend(keys.iter().map(|key| (*key, Some(index))));
                 }
             }
         }
@@ -150,19 +136,11 @@ struct Stored {
 impl Stored {
     fn first_of(&self, items: &[NewEvent], fold: &Fold, index: usize) -> Option<EventId> {
         let own = items[index].event.id;
-        let known = items[index]
-            .dedup
-            .iter()
-            .find_map(|key| self.known.get(&key_uuid(key)));
-        let leader = fold
-            .follows
-            .get(&index)
-            .map_or(own, |leader| items[*leader].event.id);
+        let known = items[index].dedup.iter().find_map(|key| self.known.get(&key_uuid(key)));
+        let leader = fold.follows.get(&index).map_or(own, |leader| items[*leader].event.id);
         // None: the one it follows is itself a duplicate, or another node took the key just now. The
         // next round sees more.
-        known
-            .copied()
-            .or_else(|| self.new.contains(&leader).then_some(leader))
+        known.copied().or_else(|| self.new.contains(&leader).then_some(leader))
     }
 }
 
@@ -227,10 +205,7 @@ async fn insert(
     items: &[NewEvent],
     fold: &Fold,
 ) -> std::result::Result<Stored, Fault> {
-    let owned = fold
-        .owners
-        .iter()
-        .map(|(key, owner)| (key, owner.map(|index| &items[index])));
+    let owned = fold.owners.iter().map(|(key, owner)| (key, owner.map(|index| &items[index])));
     let (mut keys, mut key_tenants, mut key_events, mut expires) = (vec![], vec![], vec![], vec![]);
     for (key, owner) in owned {
         keys.push(key_uuid(key));
@@ -270,10 +245,7 @@ async fn insert(
         ],
     )
     .await?;
-    let mut stored = Stored {
-        known: HashMap::new(),
-        new: HashSet::new(),
-    };
+    let mut stored = Stored { known: HashMap::new(), new: HashSet::new() };
     for row in &rows {
         let subject: Uuid = get(row, 0)?;
         match get::<Option<Uuid>>(row, 1)? {
@@ -286,118 +258,4 @@ async fn insert(
         }
     }
     Ok(stored)
-}
-
-/// The receipts of an event's repeats stand side by side, from `at` on, and as many are kept as there is
-/// room for. Events come, and are locked, in their order.
-const COUNT: &str = "
-WITH counted AS (
-  UPDATE events e SET duplicates = e.duplicates + f.repeats
-  FROM unnest($1::int[], $2::uuid[], $3::int[], $4::int[]) AS f (tenant, id, repeats, at)
-  WHERE e.tenant = f.tenant AND e.id = f.id
-  RETURNING e.tenant, e.id, e.route, f.at,
-            least(f.repeats, $10::int - (e.duplicates - f.repeats)) AS room
-), kept AS (
-  INSERT INTO receipts (id, tenant, source, event_id, remote_addr, verdict, latency_us, detail)
-  SELECT ($5::uuid[])[n], c.tenant, ($6::uuid[])[n], c.id, ($7::text[])[n], $11::smallint,
-         ($8::int[])[n], ($9::text[])[n]
-  FROM counted c CROSS JOIN LATERAL generate_series(c.at, c.at + c.room - 1) AS s (n)
-  ON CONFLICT (id) DO NOTHING
-)
-SELECT id, route FROM counted";
-
-/// Counts repeats, keeps their receipts if not too many are kept, and answers the firsts' routes.
-async fn count_repeats(
-    client: &impl GenericClient,
-    repeats: &[(&NewEvent, EventId)],
-) -> std::result::Result<HashMap<EventId, i16>, Fault> {
-    let mut by_first: BTreeMap<EventId, Vec<&NewEvent>> = BTreeMap::new();
-    for (new, first) in repeats {
-        by_first.entry(*first).or_default().push(new);
-    }
-    let (mut tenants, mut firsts, mut counts, mut at) = (vec![], vec![], vec![], vec![]);
-    let mut receipts: Vec<&NewReceipt> = Vec::new();
-    for (first, copies) in &by_first {
-        tenants.push(copies[0].event.tenant.0);
-        firsts.push(uuid(first.0));
-        counts.push(copies.len() as i32);
-        // SQL counts from 1. No more of an event's receipts than could be kept.
-        at.push(receipts.len() as i32 + 1);
-        let most = limits::DUPLICATE_RECEIPTS_KEPT as usize;
-        receipts.extend(copies.iter().take(most).map(|new| &new.receipt));
-    }
-    macro_rules! column {
-        ($receipt:ident => $of:expr) => {
-            receipts.iter().map(|$receipt| $of).collect::<Vec<_>>()
-        };
-    }
-    let rows = query(
-        client,
-        COUNT,
-        &[
-            &tenants,
-            &firsts,
-            &counts,
-            &at,
-            &column!(receipt => uuid(receipt.id.0)),
-            &column!(receipt => uuid(receipt.source.0)),
-            &column!(receipt => opt_text(&receipt.remote_addr)),
-            &column!(receipt => receipt.latency_us),
-            &column!(receipt => opt_text(&receipt.detail)),
-            &limits::DUPLICATE_RECEIPTS_KEPT,
-            &(Verdict::Duplicate as i16),
-        ],
-    )
-    .await?;
-    let mut routes = HashMap::new();
-    for row in &rows {
-        routes.insert(EventId(ulid(get(row, 0)?)), get(row, 1)?);
-    }
-    Ok(routes)
-}
-
-async fn insert_rejections(client: &impl GenericClient, batch: &[NewReceipt]) -> Result<()> {
-    macro_rules! column {
-        ($one:ident => $of:expr) => {
-            batch.iter().map(|$one| $of).collect::<Vec<_>>()
-        };
-    }
-    execute(
-        client,
-        "INSERT INTO receipts (id, tenant, source, remote_addr, verdict, latency_us, detail)
-         SELECT * FROM unnest($1::uuid[], $2::int[], $3::uuid[], $4::text[], $5::smallint[],
-                              $6::int[], $7::text[])
-         ON CONFLICT (id) DO NOTHING",
-        &[
-            &column!(new => uuid(new.id.0)),
-            &column!(new => new.tenant.0),
-            &column!(new => uuid(new.source.0)),
-            &column!(new => opt_text(&new.remote_addr)),
-            &column!(new => new.verdict as i16),
-            &column!(new => new.latency_us),
-            &column!(new => opt_text(&new.detail)),
-        ],
-    )
-    .await?;
-    Ok(())
-}
-
-/// Keeps the latest rejections of each source, so that a flood of them cannot grow the database. What
-/// another node is trimming just now is left to it.
-async fn trim_rejections(client: &impl GenericClient, batch: &[NewReceipt]) -> Result<()> {
-    let sources: BTreeSet<_> = batch.iter().map(|new| uuid(new.source.0)).collect();
-    execute(
-        client,
-        "DELETE FROM receipts WHERE id IN (
-           SELECT r.id FROM unnest($1::uuid[]) AS s (source) CROSS JOIN LATERAL (
-             SELECT id FROM receipts
-             WHERE source = s.source AND event_id IS NULL
-             ORDER BY id DESC OFFSET $2::bigint FOR UPDATE SKIP LOCKED) r)",
-        &[
-            &sources.into_iter().collect::<Vec<_>>(),
-            &limits::REJECTIONS_KEPT,
-        ],
-    )
-    .await?;
-    Ok(())
 }

@@ -92,18 +92,11 @@ impl<V: Verb> Batcher<V> {
         let bytes = items.iter().map(V::bytes).sum();
         let place = self.admission.enter(bytes)?;
         let (answer, answers) = oneshot::channel();
-        let waiting = Waiting {
-            rows,
-            bytes,
-            answer,
-            _place: place,
-        };
-        self.queue
-            .try_send(Call { items, waiting })
-            .map_err(|refused| match refused {
-                mpsc::error::TrySendError::Full(_) => StoreError::Busy,
-                mpsc::error::TrySendError::Closed(_) => closed(),
-            })?;
+        let waiting = Waiting { rows, bytes, answer, _place: place };
+        self.queue.try_send(Call { items, waiting }).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => StoreError::Busy,
+            mpsc::error::TrySendError::Closed(_) => closed(),
+        })?;
         answers.await.map_err(|_| closed())
     }
 }

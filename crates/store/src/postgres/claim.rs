@@ -1,16 +1,16 @@
 //! Claiming: one statement for all lanes, hard caps, and a lower bound that keeps it cheap.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use deadpool_postgres::{GenericClient, Transaction};
-use parking_lot::Mutex;
 use tokio_postgres::Row;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, TenantId, WorkId};
 
+use super::marks::{LOW_LAG, LowMarks};
 use super::rows::{code, execute, get, id, opt_id, query, text, time};
 use super::{Postgres, commit};
 use crate::error::Result;
@@ -43,14 +43,8 @@ impl Postgres {
 
     async fn claim_free(&self, worker: &str, lanes: &[&ClaimLane]) -> Result<Vec<Claimed>> {
         let client = self.hot().await?;
-        let takes: Vec<Take<'_>> = lanes
-            .iter()
-            .map(|lane| Take {
-                lane,
-                count: lane.count,
-                caps: None,
-            })
-            .collect();
+        let takes: Vec<Take<'_>> =
+            lanes.iter().map(|lane| Take { lane, count: lane.count, caps: None }).collect();
         failpoint::pass("store.before_commit")?;
         let claimed = claim(&client, &self.inner.low_marks, worker, &takes).await?;
         failpoint::pass("store.after_commit")?;
@@ -63,10 +57,8 @@ impl Postgres {
         let mut client = self.hot().await?;
         let tx = client.transaction().await?;
         let mut counters = lock_counters(&tx, lanes).await?;
-        let takes: Vec<Take<'_>> = lanes
-            .iter()
-            .filter_map(|lane| Take::within(lane, &mut counters))
-            .collect();
+        let takes: Vec<Take<'_>> =
+            lanes.iter().filter_map(|lane| Take::within(lane, &mut counters)).collect();
         if takes.is_empty() {
             return Ok(Vec::new());
         }
@@ -102,11 +94,7 @@ impl Take<'_> {
         for name in &names {
             *counters.entry(name.clone()).or_default() += i64::from(count);
         }
-        Some(Take {
-            lane,
-            count,
-            caps: Some(names.join(" ")),
-        })
+        Some(Take { lane, count, caps: Some(names.join(" ")) })
     }
 }
 
@@ -116,11 +104,8 @@ async fn lock_counters(
 ) -> Result<BTreeMap<String, i64>> {
     const LOCK: &str = "SELECT scope, running FROM lane_caps WHERE scope = ANY($1::text[])
                         ORDER BY scope FOR UPDATE";
-    let mut names: Vec<String> = lanes
-        .iter()
-        .flat_map(|lane| &lane.caps)
-        .map(|cap| cap.scope.text())
-        .collect();
+    let mut names: Vec<String> =
+        lanes.iter().flat_map(|lane| &lane.caps).map(|cap| cap.scope.text()).collect();
     names.sort_unstable();
     names.dedup();
     let mut rows = query(tx, LOCK, &[&names]).await?;
@@ -135,9 +120,7 @@ async fn lock_counters(
         .await?;
         rows = query(tx, LOCK, &[&names]).await?;
     }
-    rows.iter()
-        .map(|row| Ok((get(row, 0)?, i64::from(get::<i32>(row, 1)?))))
-        .collect()
+    rows.iter().map(|row| Ok((get(row, 0)?, i64::from(get::<i32>(row, 1)?)))).collect()
 }
 
 async fn count_running(
@@ -147,10 +130,7 @@ async fn count_running(
 ) -> Result<()> {
     let mut got: BTreeMap<&str, i32> = BTreeMap::new();
     for take in takes {
-        let count = claimed
-            .iter()
-            .filter(|item| item.lane == take.lane.lane)
-            .count();
+        let count = claimed.iter().filter(|item| item.lane == take.lane.lane).count();
         for name in take.caps.as_deref().unwrap_or_default().split(' ') {
             *got.entry(name).or_default() += count as i32;
         }
@@ -225,10 +205,8 @@ async fn claim(
     for (take, low) in takes.iter().zip(&lows) {
         let rows = by_lane.remove(&take.lane.lane).unwrap_or_default();
         // RETURNING promises no order; workers should see the oldest first.
-        let mut found = rows
-            .iter()
-            .map(|row| Ok((get(row, 11)?, *row)))
-            .collect::<Result<Vec<(i64, _)>>>()?;
+        let mut found =
+            rows.iter().map(|row| Ok((get(row, 11)?, *row))).collect::<Result<Vec<(i64, _)>>>()?;
         found.sort_by_key(|(run_at, row)| (*run_at, id(row, 1).ok()));
         if let Some((oldest, row)) = found.first() {
             let full = found.len() >= take.count as usize;
@@ -247,9 +225,7 @@ async fn claim(
 
 pub(super) fn millis(duration: Duration) -> i64 {
     // Far beyond any lease, and still safe to add to the time.
-    i64::try_from(duration.as_millis())
-        .unwrap_or(i64::MAX)
-        .min(i64::MAX / 4)
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).min(i64::MAX / 4)
 }
 
 fn claimed_row(row: &Row, lane: &ClaimLane) -> Result<Claimed> {
@@ -270,87 +246,4 @@ fn claimed_row(row: &Row, lane: &ClaimLane) -> Result<Claimed> {
         scope: id(row, 8)?,
         lease_expires_at: time(row, 10)?,
     })
-}
-
-/// No row enters the queue with a `run_at` older than this: it is longer than any hot statement may
-/// take, and `run_at` is never set into the past.
-const LOW_LAG: Duration = Duration::from_secs(15);
-/// How long a mark is trusted. What it could hide (a row that another claim had locked and then gave
-/// back, or one from before the database's clock was set back) is found at the latest after this.
-const LOW_TRUST: Duration = Duration::from_secs(10);
-const LOW_MARKS_MAX: usize = 65_536;
-
-/// Per lane, the oldest `run_at` that may still be ready. Under an old snapshot (a dump, a slow report)
-/// vacuum cannot remove the index entries of finished items; without this, each claim would read past all
-/// of them.
-#[derive(Default)]
-pub struct LowMarks {
-    marks: Mutex<HashMap<LaneId, LowMark>>,
-}
-
-struct LowMark {
-    run_at: i64,
-    since: Instant,
-}
-
-impl LowMarks {
-    /// The bound for the next claim; zero: look at everything.
-    fn low(&self, lane: LaneId) -> i64 {
-        let marks = self.marks.lock();
-        marks
-            .get(&lane)
-            .filter(|mark| mark.since.elapsed() < LOW_TRUST)
-            .map_or(0, |mark| mark.run_at)
-    }
-
-    /// After a claim that was bounded by `low` and got rows: nothing ready is older than the oldest of
-    /// them, or, if there were fewer than asked for, nothing ready is left. Only a claim that looked at
-    /// everything makes the mark trusted anew.
-    fn learn(&self, lane: LaneId, low: i64, oldest: Option<i64>, now: i64) {
-        let run_at = oldest.unwrap_or(now).min(now - millis(LOW_LAG));
-        let mut marks = self.marks.lock();
-        if low == 0 {
-            if marks.len() >= LOW_MARKS_MAX {
-                marks.clear();
-            }
-            marks.insert(
-                lane,
-                LowMark {
-                    run_at,
-                    since: Instant::now(),
-                },
-            );
-        } else if let Some(mark) = marks.get_mut(&lane) {
-            mark.run_at = mark.run_at.max(run_at);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: i64 = 1_000_000;
-
-    #[test]
-    fn a_lane_nobody_claimed_from_has_no_lower_bound() {
-        assert_eq!(LowMarks::default().low(LaneId(1)), 0);
-    }
-
-    #[test]
-    fn a_full_claim_bounds_the_next_by_its_oldest_row_and_a_short_one_by_the_recent_past() {
-        let marks = LowMarks::default();
-        marks.learn(LaneId(1), 0, Some(50), NOW);
-        assert_eq!(marks.low(LaneId(1)), 50);
-        marks.learn(LaneId(1), 50, None, NOW);
-        assert_eq!(marks.low(LaneId(1)), NOW - 15_000);
-        assert_eq!(marks.low(LaneId(2)), 0);
-    }
-
-    #[test]
-    fn a_bound_never_covers_what_a_slow_statement_may_still_commit() {
-        let marks = LowMarks::default();
-        marks.learn(LaneId(1), 0, Some(NOW - 10), NOW);
-        assert_eq!(marks.low(LaneId(1)), NOW - 15_000);
-    }
 }

@@ -59,11 +59,7 @@ impl Dial {
         config.connect_timeout(CONNECT_TIMEOUT);
         config.keepalives_idle(Duration::from_secs(30));
         config.tcp_user_timeout(Duration::from_secs(15));
-        Ok(Dial {
-            config,
-            tls,
-            takes_options: true,
-        })
+        Ok(Dial { config, tls, takes_options: true })
     }
 
     /// Connects once: checks the version, and whether settings can be given at connection time.
@@ -79,9 +75,8 @@ impl Dial {
             }
             Err(error) => return Err(error.into()),
         };
-        let row = client
-            .query_one("SELECT current_setting('server_version_num')::int", &[])
-            .await?;
+        let row =
+            client.query_one("SELECT current_setting('server_version_num')::int", &[]).await?;
         let version: i32 = row.try_get(0)?;
         if version < SERVER_MIN {
             return Err(StoreError::Unavailable(format!(
@@ -95,9 +90,7 @@ impl Dial {
     /// A pool of connections with these settings.
     pub fn pool(&self, size: usize, settings: &str) -> Result<Pool> {
         let config = self.with(settings);
-        let how = ManagerConfig {
-            recycling_method: RecyclingMethod::Fast,
-        };
+        let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = match &self.tls {
             Some(tls) => Manager::from_config(config, tls.clone(), how),
             None => Manager::from_config(config, NoTls, how),
@@ -156,9 +149,7 @@ async fn drive<S, T>(
 }
 
 fn is_refused_option(error: &tokio_postgres::Error) -> bool {
-    error
-        .as_db_error()
-        .is_some_and(|refusal| refusal.message().contains("startup parameter"))
+    error.as_db_error().is_some_and(|refusal| refusal.message().contains("startup parameter"))
 }
 
 /// `sslrootcert` is libpq's word for a file of root certificates; the driver does not know it.
@@ -166,13 +157,9 @@ fn split_root_file(url: &str) -> (String, Option<String>) {
     let Some((base, query)) = url.split_once('?') else {
         return (url.to_owned(), None);
     };
-    let (root, rest): (Vec<&str>, Vec<&str>) = query
-        .split('&')
-        .partition(|part| part.starts_with("sslrootcert="));
-    let file = root
-        .first()
-        .and_then(|part| part.split_once('='))
-        .map(|(_, file)| file.to_owned());
+    let (root, rest): (Vec<&str>, Vec<&str>) =
+        query.split('&').partition(|part| part.starts_with("sslrootcert="));
+    let file = root.first().and_then(|part| part.split_once('=')).map(|(_, file)| file.to_owned());
     (format!("{base}?{}", rest.join("&")), file)
 }
 
@@ -185,9 +172,7 @@ fn connector(root_file: Option<&str>) -> Result<MakeRustlsConnect> {
             let unreadable = |error| problem(format!("cannot read {file}: {error}"));
             for certificate in CertificateDer::pem_file_iter(file).map_err(unreadable)? {
                 let certificate = certificate.map_err(unreadable)?;
-                roots
-                    .add(certificate)
-                    .map_err(|error| problem(error.to_string()))?;
+                roots.add(certificate).map_err(|error| problem(error.to_string()))?;
             }
         }
     }
@@ -206,27 +191,15 @@ mod tests {
 
     #[test]
     fn an_unreadable_url_is_not_repeated_in_the_error() {
-        let error = Dial::parse("postgres://u:hunter2@h/d?hunter2=x")
-            .err()
-            .unwrap();
+        let error = Dial::parse("postgres://u:hunter2@h/d?hunter2=x").err().unwrap();
         assert!(!error.to_string().contains("hunter2"), "{error}");
     }
 
     #[test]
     fn tls_is_used_only_where_it_is_asked_for() {
         assert!(Dial::parse("postgres://u@h/d").unwrap().tls.is_none());
-        assert!(
-            Dial::parse("postgres://u@h/d?sslmode=require")
-                .unwrap()
-                .tls
-                .is_some()
-        );
-        assert!(
-            Dial::parse("postgres://u@h/d?sslmode=verify-full")
-                .unwrap()
-                .tls
-                .is_some()
-        );
+        assert!(Dial::parse("postgres://u@h/d?sslmode=require").unwrap().tls.is_some());
+        assert!(Dial::parse("postgres://u@h/d?sslmode=verify-full").unwrap().tls.is_some());
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::vault::Sealed;
 #[async_trait]
 impl Effects for Postgres {
     async fn begin(&self, request: Begin) -> Result<BeginOutcome> {
-        let mut client = self.cool().await?;
+        let mut client = self.hot().await?;
         let tx = client.transaction().await?;
         let outcome = begin(&tx, &request).await?;
         commit(tx).await?;
@@ -34,30 +34,20 @@ impl Effects for Postgres {
     }
 
     async fn commit(&self, ticket: Ticket, key: String, result: Option<Sealed>) -> Result<()> {
-        let _place = self
-            .inner
-            .admission
-            .enter(result.as_ref().map_or(0, Sealed::len))?;
-        let mut client = self.cool().await?;
+        let _place = self.inner.admission.enter(result.as_ref().map_or(0, Sealed::len))?;
+        let mut client = self.hot().await?;
         let tx = client.transaction().await?;
-        let end = Resolution {
-            state: EffectState::Committed,
-            result: result.as_ref(),
-            error: None,
-        };
+        let end =
+            Resolution { state: EffectState::Committed, result: result.as_ref(), error: None };
         resolve_own(&tx, &ticket, &key, &end).await?;
         commit(tx).await?;
         failpoint::pass("effect.after_commit")
     }
 
     async fn abort(&self, ticket: Ticket, key: String, error: String) -> Result<()> {
-        let mut client = self.cool().await?;
+        let mut client = self.hot().await?;
         let tx = client.transaction().await?;
-        let end = Resolution {
-            state: EffectState::Aborted,
-            result: None,
-            error: Some(&error),
-        };
+        let end = Resolution { state: EffectState::Aborted, result: None, error: Some(&error) };
         resolve_own(&tx, &ticket, &key, &end).await?;
         commit(tx).await
     }
@@ -81,10 +71,7 @@ async fn begin(tx: &Transaction<'_>, request: &Begin) -> Result<BeginOutcome> {
         return Err(StoreError::CancelRequested);
     }
     let scope = job.scope;
-    let runner = Runner {
-        work: ticket.work,
-        fence: ticket.fence,
-    };
+    let runner = Runner { work: ticket.work, fence: ticket.fence };
     loop {
         let known = known(tx, scope, &request.key).await?;
         let before = known.as_ref().map(|row| (row.state, row.runner));
@@ -98,10 +85,7 @@ async fn begin(tx: &Transaction<'_>, request: &Begin) -> Result<BeginOutcome> {
                 }
             }
             Decision::Skip => {
-                return Ok(BeginOutcome::Skip {
-                    scope,
-                    result: known.and_then(|row| row.result),
-                });
+                return Ok(BeginOutcome::Skip { scope, result: known.and_then(|row| row.result) });
             }
             Decision::InDoubt => {
                 hold(tx, request).await?;
@@ -130,10 +114,7 @@ async fn known(tx: &Transaction<'_>, scope: Ulid, key: &str) -> Result<Option<Kn
     row.map(|row| {
         Ok(Known {
             state: code(&row, 0, EffectState::from_code)?,
-            runner: Runner {
-                work: WorkId(id(&row, 1)?),
-                fence: get(&row, 2)?,
-            },
+            runner: Runner { work: WorkId(id(&row, 1)?), fence: get(&row, 2)? },
             result: opt_sealed(&row, 3)?,
         })
     })
@@ -142,10 +123,7 @@ async fn known(tx: &Transaction<'_>, scope: Ulid, key: &str) -> Result<Option<Kn
 
 async fn bound(tx: &Transaction<'_>, scope: Ulid) -> Result<()> {
     let row = tx
-        .query_one(
-            "SELECT count(*) FROM effects WHERE scope = $1::uuid",
-            &[&uuid(scope)],
-        )
+        .query_one("SELECT count(*) FROM effects WHERE scope = $1::uuid", &[&uuid(scope)])
         .await?;
     if get::<i64>(&row, 0)? >= limits::EFFECTS_PER_SCOPE_MAX {
         return Err(StoreError::Limit(format!(
@@ -213,11 +191,7 @@ async fn hold(tx: &Transaction<'_>, request: &Begin) -> Result<()> {
         evidence: Evidence::default(),
     };
     let settled = settle(tx, &[&end]).await?;
-    settled
-        .into_iter()
-        .next()
-        .flatten()
-        .ok_or(StoreError::LeaseLost)?;
+    settled.into_iter().next().flatten().ok_or(StoreError::LeaseLost)?;
     Ok(())
 }
 
@@ -236,10 +210,7 @@ async fn resolve_own(
     end: &Resolution<'_>,
 ) -> Result<()> {
     let scope = live(tx, ticket).await?.scope;
-    let runner = Runner {
-        work: ticket.work,
-        fence: ticket.fence,
-    };
+    let runner = Runner { work: ticket.work, fence: ticket.fence };
     match known(tx, scope, key).await? {
         None => Err(StoreError::NotFound),
         Some(row) if row.state == end.state && row.runner == runner => Ok(()),
@@ -283,9 +254,7 @@ async fn resolve_doubt(tx: &Transaction<'_>, resolve: &Resolve) -> Result<()> {
     let key = text(&resolve.key);
     let doubts = in_doubt(tx, resolve.tenant, scope).await?;
     if !doubts.iter().any(|doubt| *doubt == key) {
-        return Err(StoreError::InvalidState(
-            "the effect is not in doubt".to_owned(),
-        ));
+        return Err(StoreError::InvalidState("the effect is not in doubt".to_owned()));
     }
     let end = match resolve.committed {
         true => Resolution {
@@ -357,10 +326,7 @@ fn effect_row(row: &Row) -> Result<EffectRow> {
     Ok(EffectRow {
         key: get(row, 0)?,
         state: code(row, 1, EffectState::from_code)?,
-        runner: Runner {
-            work: WorkId(id(row, 2)?),
-            fence: get(row, 3)?,
-        },
+        runner: Runner { work: WorkId(id(row, 2)?), fence: get(row, 3)? },
         description: get(row, 4)?,
         result: opt_sealed(row, 5)?,
         error: get(row, 6)?,

@@ -88,11 +88,7 @@ enum Class {
 
 fn class(error: &Error) -> Class {
     let Some(code) = error.code() else {
-        return if is_unsendable(error) {
-            Class::Row
-        } else {
-            Class::Lost
-        };
+        return if is_unsendable(error) { Class::Row } else { Class::Lost };
     };
     match (code.code(), &code.code()[..2]) {
         ("40001" | "40P01", _) => Class::Conflict,

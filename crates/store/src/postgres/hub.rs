@@ -44,7 +44,7 @@ impl Postgres {
     /// connection listens, and again after each time it was lost.
     pub fn listen(&self) -> mpsc::Receiver<String> {
         let (heard, words) = mpsc::channel(HEARD_MAX);
-        tokio::spawn(listen(self.inner.dial.clone(), heard));
+        tokio::spawn(listen(self.inner.listening.clone(), heard));
         words
     }
 }

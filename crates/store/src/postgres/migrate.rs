@@ -8,11 +8,8 @@ use crate::error::{Result, StoreError};
 use crate::failpoint;
 
 /// The migrations, by number. They are only ever added to.
-const MIGRATIONS: [(i32, &str, &str); 1] = [(
-    1,
-    "foundation",
-    include_str!("../../migrations/postgres/0001_foundation.sql"),
-)];
+const MIGRATIONS: [(i32, &str, &str); 1] =
+    [(1, "foundation", include_str!("../../migrations/postgres/0001_foundation.sql"))];
 
 /// The schema this program works with.
 pub const SCHEMA_VERSION: i32 = MIGRATIONS[MIGRATIONS.len() - 1].0;
@@ -59,10 +56,8 @@ impl Postgres {
 /// Differs from SQLite, where the file lock keeps other nodes out. The lock is the transaction's and not
 /// the session's, so that it also holds behind a pooler and never outlives its holder.
 pub(super) async fn lock_schema(tx: &Transaction<'_>) -> Result<()> {
-    tx.batch_execute("SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = 0")
-        .await?;
-    tx.execute("SELECT pg_advisory_xact_lock($1::bigint)", &[&LOCK])
-        .await?;
+    tx.batch_execute("SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = 0").await?;
+    tx.execute("SELECT pg_advisory_xact_lock($1::bigint)", &[&LOCK]).await?;
     Ok(())
 }
 
@@ -82,18 +77,11 @@ async fn pending(tx: &Transaction<'_>) -> Result<Vec<Pending>> {
 }
 
 async fn version(tx: &Transaction<'_>) -> Result<i32> {
-    let exists = tx
-        .query_one("SELECT to_regclass('schema_migrations') IS NOT NULL", &[])
-        .await?;
+    let exists = tx.query_one("SELECT to_regclass('schema_migrations') IS NOT NULL", &[]).await?;
     if !get::<bool>(&exists, 0)? {
         return Ok(0);
     }
-    let row = tx
-        .query_one(
-            "SELECT coalesce(max(version), 0) FROM schema_migrations",
-            &[],
-        )
-        .await?;
+    let row = tx.query_one("SELECT coalesce(max(version), 0) FROM schema_migrations", &[]).await?;
     get(&row, 0)
 }
 
@@ -103,10 +91,8 @@ async fn apply(tx: &Transaction<'_>, version: i32, name: &str) -> Result<()> {
            version int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())",
     )
     .await?;
-    let sql = MIGRATIONS
-        .iter()
-        .find(|migration| migration.0 == version)
-        .map(|migration| migration.2);
+    let sql =
+        MIGRATIONS.iter().find(|migration| migration.0 == version).map(|migration| migration.2);
     tx.batch_execute(sql.unwrap_or_default()).await?;
     tx.execute(
         "INSERT INTO schema_migrations (version, name) VALUES ($1::int, $2::text)",

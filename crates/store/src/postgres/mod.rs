@@ -12,15 +12,19 @@ mod batch;
 mod claim;
 mod connect;
 mod effects;
+mod event_list;
 mod fault;
 mod hub;
+mod marks;
 mod migrate;
 mod partitions;
 mod prune;
 mod queue;
 mod read;
+mod receipts;
 mod rows;
 mod settings;
+mod settings_rows;
 mod settle;
 mod upkeep;
 mod work;
@@ -33,26 +37,27 @@ use crate::admission::Admission;
 use crate::error::Result;
 use crate::failpoint;
 use batch::Batcher;
-use claim::LowMarks;
 use connect::Dial;
 use hub::Hub;
+use marks::{LowMarks, RescueMark};
 use prune::Walk;
 
 pub use migrate::{Pending, SCHEMA_VERSION};
 
 /// How a node uses the database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostgresOptions {
     /// How many connections the node may hold, the listening one not counted. Half of them serve the
     /// queue alone, so that no slow list ever delays it.
     pub max_connections: usize,
+    /// Where to listen to other nodes, if not at the URL itself: a transaction-mode pooler may stand in
+    /// front of everything else, but not in front of a connection that listens.
+    pub listen_url: Option<String>,
 }
 
 impl Default for PostgresOptions {
     fn default() -> PostgresOptions {
-        PostgresOptions {
-            max_connections: 16,
-        }
+        PostgresOptions { max_connections: 16, listen_url: None }
     }
 }
 
@@ -63,8 +68,8 @@ pub struct Postgres {
 }
 
 struct Inner {
-    dial: Dial,
-    /// For the queue: accept, claim, heartbeat, settle.
+    listening: Dial,
+    /// For the queue, and for what its workers call.
     hot: Pool,
     /// For everything else.
     cool: Pool,
@@ -73,6 +78,7 @@ struct Inner {
     heartbeats: Batcher<queue::Beat>,
     settles: Batcher<settle::End>,
     low_marks: LowMarks,
+    rescue_mark: RescueMark,
     walk: Walk,
     hub: Hub,
 }
@@ -91,6 +97,10 @@ impl Postgres {
     /// usual roots or those in the file that `sslrootcert` names; without it nothing is encrypted.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Postgres> {
         let dial = Dial::parse(url)?.probe().await?;
+        let listening = match &options.listen_url {
+            Some(url) => Dial::parse(url)?,
+            None => dial.clone(),
+        };
         let size = options.max_connections.max(4);
         let hot = dial.pool(size / 2, connect::HOT)?;
         let cool = dial.pool(size - size / 2, connect::COOL)?;
@@ -100,16 +110,15 @@ impl Postgres {
             heartbeats: Batcher::start(hot.clone(), admission.clone()),
             settles: Batcher::start(hot.clone(), admission.clone()),
             low_marks: LowMarks::default(),
+            rescue_mark: RescueMark::default(),
             walk: Walk::default(),
-            hub: Hub::start(cool.clone()),
+            hub: Hub::start(hot.clone()),
             admission,
-            dial,
+            listening,
             hot,
             cool,
         };
-        Ok(Postgres {
-            inner: Arc::new(inner),
-        })
+        Ok(Postgres { inner: Arc::new(inner) })
     }
 
     async fn hot(&self) -> Result<Client> {

@@ -14,12 +14,8 @@ use super::rows::{get, uuid};
 use crate::error::{Result, StoreError};
 
 /// What is partitioned, and by which column.
-pub const TABLES: [(&str, &str); 4] = [
-    ("events", "id"),
-    ("bodies", "id"),
-    ("work_done", "id"),
-    ("attempts", "work_id"),
-];
+pub const TABLES: [(&str, &str); 4] =
+    [("events", "id"), ("bodies", "id"), ("work_done", "id"), ("attempts", "work_id")];
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How many weeks are ready beforehand: a node may be without an operator for a while.
@@ -42,12 +38,7 @@ pub struct Partition {
 
 impl Partition {
     fn of_week(table: &'static str, start: Timestamp) -> Partition {
-        let day: String = start
-            .to_string()
-            .chars()
-            .take(10)
-            .filter(|c| *c != '-')
-            .collect();
+        let day: String = start.to_string().chars().take(10).filter(|c| *c != '-').collect();
         Partition {
             table,
             name: format!("{table}_w{day}"),
@@ -58,16 +49,8 @@ impl Partition {
 
     /// The week that a partition's name speaks of.
     fn parse(table: &'static str, name: &str) -> Option<Partition> {
-        let day = name
-            .strip_prefix(table)?
-            .strip_prefix("_w")
-            .filter(|day| day.len() == 8)?;
-        let text = format!(
-            "{}-{}-{}T00:00:00Z",
-            day.get(..4)?,
-            day.get(4..6)?,
-            day.get(6..)?
-        );
+        let day = name.strip_prefix(table)?.strip_prefix("_w").filter(|day| day.len() == 8)?;
+        let text = format!("{}-{}-{}T00:00:00Z", day.get(..4)?, day.get(4..6)?, day.get(6..)?);
         Some(Partition::of_week(table, text.parse().ok()?))
     }
 }
@@ -112,9 +95,7 @@ async fn names(client: &Client, table: &str) -> Result<Vec<String>> {
 /// The weeks of a table that are wholly before an id, oldest first.
 pub async fn older_than(client: &Client, table: &'static str, id: Ulid) -> Result<Vec<Partition>> {
     let names = names(client, table).await?;
-    let weeks = names
-        .iter()
-        .filter_map(|name| Partition::parse(table, name));
+    let weeks = names.iter().filter_map(|name| Partition::parse(table, name));
     Ok(weeks.filter(|week| week.to <= id).collect())
 }
 
@@ -136,12 +117,7 @@ async fn make(client: &mut Client, partition: &Partition, key: &str) -> Result<(
     }
     // Made beside the table and then attached, which holds up no reader or writer of other weeks.
     // Indexes and storage (bodies do not compress) come with it.
-    let Partition {
-        table,
-        name,
-        from,
-        to,
-    } = partition;
+    let Partition { table, name, from, to } = partition;
     let (from, to) = (uuid(*from), uuid(*to));
     // Room on each page to count repeats in place: an event that is sent again and again would otherwise
     // leave a dead version and an index entry each time.
@@ -156,10 +132,7 @@ async fn make(client: &mut Client, partition: &Partition, key: &str) -> Result<(
         Ok(()) => Ok(tx.commit().await?),
         // A row of that week came into the default partition between the look and the lock.
         Err(error) if error.code() == Some(&SqlState::CHECK_VIOLATION) => {
-            tracing::warn!(
-                partition = name,
-                "the default partition has rows of this week already"
-            );
+            tracing::warn!(partition = name, "the default partition has rows of this week already");
             Ok(())
         }
         Err(error) => Err(StoreError::from(error)),
@@ -167,11 +140,7 @@ async fn make(client: &mut Client, partition: &Partition, key: &str) -> Result<(
 }
 
 async fn exists(tx: &Transaction<'_>, name: &str) -> Result<bool> {
-    get(
-        &tx.query_one("SELECT to_regclass($1::text) IS NOT NULL", &[&name])
-            .await?,
-        0,
-    )
+    get(&tx.query_one("SELECT to_regclass($1::text) IS NOT NULL", &[&name]).await?, 0)
 }
 
 async fn default_has_rows(tx: &Transaction<'_>, partition: &Partition, key: &str) -> Result<bool> {
@@ -179,11 +148,7 @@ async fn default_has_rows(tx: &Transaction<'_>, partition: &Partition, key: &str
     let sql = format!(
         "SELECT EXISTS (SELECT 1 FROM {table}_rest WHERE {key} >= $1::uuid AND {key} < $2::uuid)"
     );
-    get(
-        &tx.query_one(&sql, &[&uuid(partition.from), &uuid(partition.to)])
-            .await?,
-        0,
-    )
+    get(&tx.query_one(&sql, &[&uuid(partition.from), &uuid(partition.to)]).await?, 0)
 }
 
 #[cfg(test)]

@@ -111,9 +111,7 @@ impl Postgres {
         }
         failpoint::pass("retention.mid_batch")?;
         let tx = client.transaction().await?;
-        let mine = tx
-            .query_one("SELECT pg_try_advisory_xact_lock($1::bigint)", &[&LOCK])
-            .await?;
+        let mine = tx.query_one("SELECT pg_try_advisory_xact_lock($1::bigint)", &[&LOCK]).await?;
         if !get::<bool>(&mine, 0)? {
             // Another node is at it.
             return Ok(Pruned::default());
@@ -161,10 +159,7 @@ async fn drop_a_week(
                 None => thin_bodies(&tx, &week.name, cut, walk).await?,
             };
             commit(tx).await?;
-            return Ok(Some(Pruned {
-                more: true,
-                ..dropped
-            }));
+            return Ok(Some(Pruned { more: true, ..dropped }));
         }
     }
     Ok(None)
@@ -176,12 +171,7 @@ async fn drop_week(
     week: &Partition,
     needed: Option<&str>,
 ) -> Result<Option<u64>> {
-    let Partition {
-        table,
-        name,
-        from,
-        to,
-    } = week;
+    let Partition { table, name, from, to } = week;
     let row = query_opt(
         tx,
         "SELECT greatest(reltuples, 1)::bigint FROM pg_class WHERE oid = to_regclass($1::text)",
@@ -192,8 +182,7 @@ async fn drop_week(
     let Some(row) = row else { return Ok(Some(0)) };
     let rows: i64 = get(&row, 0)?;
     // Found before the table is locked, so that the lock is short.
-    tx.batch_execute("CREATE TEMP TABLE kept (id uuid PRIMARY KEY) ON COMMIT DROP")
-        .await?;
+    tx.batch_execute("CREATE TEMP TABLE kept (id uuid PRIMARY KEY) ON COMMIT DROP").await?;
     let mut kept = 0;
     if let Some(needed) = needed {
         let limit = KEPT_MAX + 1;
@@ -203,11 +192,7 @@ async fn drop_week(
             return Ok(None);
         }
     }
-    let key = if *table == "attempts" {
-        "work_id"
-    } else {
-        "id"
-    };
+    let key = if *table == "attempts" { "work_id" } else { "id" };
     tx.batch_execute(&format!(
         "SET LOCAL lock_timeout = '3s';
          ALTER TABLE {table} DETACH PARTITION {name};
@@ -239,10 +224,7 @@ async fn thin_bodies(
     let row = tx.query_one(&sql, &[&from, &floor(cut), &STEP]).await?;
     let (looked, last, gone): (i64, Option<Uuid>, i64) =
         (get(&row, 0)?, get(&row, 1)?, get(&row, 2)?);
-    Ok(Pruned {
-        rows: gone as u64,
-        more: walk.step(table, looked, STEP, last),
-    })
+    Ok(Pruned { rows: gone as u64, more: walk.step(table, looked, STEP, last) })
 }
 
 /// Removes expired keys: those of callers, and those of events whose body is gone. A key never ends before
@@ -280,10 +262,7 @@ async fn prune_keys(tx: &Transaction<'_>, walk: &Walk) -> Result<Pruned> {
         .await?;
     let (looked, last, gone): (i64, Option<Uuid>, i64) =
         (get(&row, 0)?, get(&row, 1)?, get(&row, 2)?);
-    Ok(Pruned {
-        rows: rows + gone as u64,
-        more: walk.step(TABLE, looked, LOOK, last),
-    })
+    Ok(Pruned { rows: rows + gone as u64, more: walk.step(TABLE, looked, LOOK, last) })
 }
 
 /// Where walks over tables without an index for the purpose stand. Only a cache: a node that starts
@@ -308,10 +287,7 @@ impl Walk {
     }
 
     fn at(&self, table: &str) -> Uuid {
-        self.tables
-            .lock()
-            .get(table)
-            .map_or(Uuid::nil(), |stand| stand.after)
+        self.tables.lock().get(table).map_or(Uuid::nil(), |stand| stand.after)
     }
 
     /// Notes a step; answers whether the walk goes on. At the end it begins anew, if it was long after a
@@ -328,10 +304,7 @@ impl Walk {
             }
             _ => {
                 let long = stand.looked > LONG_WALK;
-                *stand = Stand {
-                    rests_since: long.then(Instant::now),
-                    ..Stand::default()
-                };
+                *stand = Stand { rests_since: long.then(Instant::now), ..Stand::default() };
                 false
             }
         }

@@ -35,7 +35,7 @@ impl Queue for Postgres {
 
     async fn checkpoint(&self, ticket: Ticket, state: Sealed) -> Result<()> {
         let _place = self.inner.admission.enter(state.len())?;
-        let mut client = self.cool().await?;
+        let mut client = self.hot().await?;
         let tx = client.transaction().await?;
         live(&tx, &ticket).await?;
         execute(
@@ -51,7 +51,7 @@ impl Queue for Postgres {
 
     async fn progress(&self, progress: Progress) -> Result<()> {
         let _place = self.inner.admission.enter(progress.content.len())?;
-        let mut client = self.cool().await?;
+        let mut client = self.hot().await?;
         let tx = client.transaction().await?;
         // The item's lock makes the numbers grow one by one.
         live(&tx, &progress.ticket).await?;
@@ -99,10 +99,7 @@ pub(super) async fn live(tx: &impl GenericClient, ticket: &Ticket) -> Result<Liv
     )
     .await?
     .ok_or(StoreError::LeaseLost)?;
-    Ok(Live {
-        scope: id(&row, 0)?,
-        cancel_requested: opt_time(&row, 1)?.is_some(),
-    })
+    Ok(Live { scope: id(&row, 0)?, cancel_requested: opt_time(&row, 1)?.is_some() })
 }
 
 /// The verb behind [`Queue::heartbeat`].
@@ -130,7 +127,7 @@ UPDATE work w
 SET lease_expires_at =
   greatest(w.lease_expires_at, least(wakepost_now() + l.extend_ms, w.run_deadline))
 FROM live l WHERE w.tenant = l.tenant AND w.id = l.id
-RETURNING w.id, w.fence, w.lease_expires_at, w.cancel_at";
+RETURNING w.tenant, w.id, w.fence, w.lease_expires_at, w.cancel_at";
 
 impl Verb for Beat {
     type Item = Heartbeat;
@@ -145,7 +142,7 @@ impl Verb for Beat {
         items: &[Heartbeat],
     ) -> std::result::Result<Vec<Result<HeartbeatAnswer>>, Fault> {
         // Two beats of one lease are one: the longer extension and the last cost.
-        let mut beats: HashMap<(Uuid, i32), Heartbeat> = HashMap::new();
+        let mut beats: HashMap<(i32, Uuid, i32), Heartbeat> = HashMap::new();
         for item in items {
             let one = beats.entry(key(item)).or_insert(*item);
             one.extend = one.extend.max(item.extend);
@@ -173,23 +170,18 @@ impl Verb for Beat {
         let mut answers = HashMap::new();
         for row in &rows {
             let answer = HeartbeatAnswer {
-                lease_expires_at: time(row, 2)?,
-                cancel_requested: opt_time(row, 3)?.is_some(),
+                lease_expires_at: time(row, 3)?,
+                cancel_requested: opt_time(row, 4)?.is_some(),
             };
-            answers.insert((get::<Uuid>(row, 0)?, get::<i32>(row, 1)?), answer);
+            answers.insert((get(row, 0)?, get(row, 1)?, get(row, 2)?), answer);
         }
         Ok(items
             .iter()
-            .map(|item| {
-                answers
-                    .get(&key(item))
-                    .copied()
-                    .ok_or(StoreError::LeaseLost)
-            })
+            .map(|item| answers.get(&key(item)).copied().ok_or(StoreError::LeaseLost))
             .collect())
     }
 }
 
-fn key(beat: &Heartbeat) -> (Uuid, i32) {
-    (uuid(beat.ticket.work.0), beat.ticket.fence)
+fn key(beat: &Heartbeat) -> (i32, Uuid, i32) {
+    (beat.ticket.tenant.0, uuid(beat.ticket.work.0), beat.ticket.fence)
 }

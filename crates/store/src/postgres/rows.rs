@@ -68,8 +68,7 @@ pub fn opt_text(value: &Option<String>) -> Option<Cow<'_, str>> {
 
 /// A column.
 pub fn get<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T> {
-    row.try_get(index)
-        .map_err(|error| StoreError::Corrupt(error.to_string()))
+    row.try_get(index).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
 pub fn id(row: &Row, index: usize) -> Result<Ulid> {
@@ -99,9 +98,7 @@ pub fn opt_sealed(row: &Row, index: usize) -> Result<Option<Sealed>> {
 /// A fixed number of bytes.
 pub fn bytes<const N: usize>(row: &Row, index: usize) -> Result<[u8; N]> {
     let bytes: &[u8] = get(row, index)?;
-    bytes
-        .try_into()
-        .map_err(|_| StoreError::Corrupt(format!("{N} bytes expected")))
+    bytes.try_into().map_err(|_| StoreError::Corrupt(format!("{N} bytes expected")))
 }
 
 /// A code that must be one this program knows.
@@ -172,8 +169,7 @@ pub fn work(row: &Row) -> Result<WorkRow> {
 
 /// What an item carries besides what the queue needs; most carry nothing.
 fn meta(text: Option<&str>) -> WorkMeta {
-    text.and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default()
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// The column for [`meta`].

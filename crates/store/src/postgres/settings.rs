@@ -2,19 +2,18 @@
 
 use async_trait::async_trait;
 use deadpool_postgres::Transaction;
-use tokio_postgres::Row;
 use uuid::Uuid;
 use wakepost_domain::access::{Key, Reach, Role};
 use wakepost_domain::lane::{Lane, LaneId, LaneKey};
-use wakepost_domain::source::SourceConfig;
 use wakepost_domain::tenant::{Tenant, TenantSettings};
-use wakepost_domain::work::{Priority, WorkKind};
-use wakepost_domain::{AuditId, KeyId, SourceId, TenantId, Timestamp, Ulid};
+use wakepost_domain::{KeyId, SourceId, TenantId, Timestamp, Ulid};
 
-use super::fault::is_taken;
 use super::rows::{
-    audit, bytes, code, execute, get, id, opt_id, opt_text, opt_time, query, query_opt, sealed,
-    text, time, uuid,
+    audit, bytes, execute, get, opt_text, query, query_opt, sealed, text, time, uuid,
+};
+use super::settings_rows::{
+    KEY, SOURCE, audit_row, config_text, found, insert_key, key_row, lane_hash, lane_row,
+    reach_column, settings_text, source_row, tenant_row,
 };
 use super::{Postgres, commit};
 use crate::error::{Result, StoreError};
@@ -38,9 +37,7 @@ impl Settings for Postgres {
             &[&tenant.0, &candidate],
         )
         .await?;
-        let row = query_opt(&client, select, &[&tenant.0])
-            .await?
-            .ok_or(StoreError::NotFound)?;
+        let row = query_opt(&client, select, &[&tenant.0]).await?.ok_or(StoreError::NotFound)?;
         Ok((get(&row, 0)?, get(&row, 1)?))
     }
 
@@ -66,21 +63,9 @@ impl Settings for Postgres {
         .await?
         .ok_or_else(|| StoreError::Exists(format!("there is a tenant {slug} already")))?;
         let (id, created_at) = (TenantId(get(&row, 0)?), time(&row, 1)?);
-        audit(
-            &tx,
-            &AuditEntry {
-                tenant: Some(id),
-                ..entry
-            },
-        )
-        .await?;
+        audit(&tx, &AuditEntry { tenant: Some(id), ..entry }).await?;
         commit(tx).await?;
-        Ok(Once::Now(Tenant {
-            id,
-            slug,
-            settings,
-            created_at,
-        }))
+        Ok(Once::Now(Tenant { id, slug, settings, created_at }))
     }
 
     async fn update_tenant(
@@ -136,11 +121,7 @@ impl Settings for Postgres {
             "SELECT {KEY} FROM keys WHERE hash = $1::bytea AND revoked_at IS NULL
              AND (expires_at IS NULL OR expires_at > wakepost_now())"
         );
-        query_opt(&client, &sql, &[&&hash[..]])
-            .await?
-            .as_ref()
-            .map(key_row)
-            .transpose()
+        query_opt(&client, &sql, &[&&hash[..]]).await?.as_ref().map(key_row).transpose()
     }
 
     async fn keys(&self, reach: Option<Reach>) -> Result<Vec<Key>> {
@@ -286,11 +267,7 @@ impl Settings for Postgres {
     async fn source(&self, id: SourceId) -> Result<Option<SourceRecord>> {
         let client = self.cool().await?;
         let sql = format!("SELECT {SOURCE} FROM sources WHERE id = $1::uuid");
-        query_opt(&client, &sql, &[&uuid(id.0)])
-            .await?
-            .as_ref()
-            .map(source_row)
-            .transpose()
+        query_opt(&client, &sql, &[&uuid(id.0)]).await?.as_ref().map(source_row).transpose()
     }
 
     async fn sources(&self, tenant: TenantId, page: Page<SourceId>) -> Result<Vec<SourceRecord>> {
@@ -311,10 +288,7 @@ impl Settings for Postgres {
         let client = self.cool().await?;
         let select = "SELECT id FROM lanes WHERE key = $1::bytea";
         if let Some(row) = query_opt(&client, select, &[&&hash[..]]).await? {
-            return Ok(Lane {
-                id: LaneId(get(&row, 0)?),
-                key,
-            });
+            return Ok(Lane { id: LaneId(get(&row, 0)?), key });
         }
         execute(
             &client,
@@ -332,13 +306,8 @@ impl Settings for Postgres {
             ],
         )
         .await?;
-        let row = query_opt(&client, select, &[&&hash[..]])
-            .await?
-            .ok_or(StoreError::NotFound)?;
-        Ok(Lane {
-            id: LaneId(get(&row, 0)?),
-            key,
-        })
+        let row = query_opt(&client, select, &[&&hash[..]]).await?.ok_or(StoreError::NotFound)?;
+        Ok(Lane { id: LaneId(get(&row, 0)?), key })
     }
 
     async fn lanes(&self, ids: Vec<LaneId>) -> Result<Vec<Lane>> {
@@ -362,11 +331,7 @@ impl Settings for Postgres {
 
     async fn audit(&self, tenant: Option<TenantId>, cursor: Cursor) -> Result<Vec<AuditRow>> {
         let client = self.cool().await?;
-        let of_tenant = if tenant.is_some() {
-            "tenant = $1::int"
-        } else {
-            "$1::int IS NULL"
-        };
+        let of_tenant = if tenant.is_some() { "tenant = $1::int" } else { "$1::int IS NULL" };
         let sql = format!(
             "SELECT id, tenant, actor, action, target, note FROM audit
              WHERE {of_tenant} AND id < $2::uuid ORDER BY id DESC LIMIT $3::bigint"
@@ -392,148 +357,13 @@ pub(super) async fn remember(
          VALUES ($1::uuid, $2::bytea, $3::bytea, $4::bigint)
          ON CONFLICT (key) DO UPDATE SET body_hash = excluded.body_hash, answer = excluded.answer,
            expires_at = excluded.expires_at WHERE i.expires_at <= wakepost_now()",
-        &[
-            &key,
-            &&once.body_hash[..],
-            &once.answer.as_bytes(),
-            &once.until.as_millis(),
-        ],
+        &[&key, &&once.body_hash[..], &once.answer.as_bytes(), &once.until.as_millis()],
     )
     .await?;
     if taken == 1 {
         return Ok(None);
     }
     let select = "SELECT body_hash, answer FROM idempotency WHERE key = $1::uuid";
-    let row = query_opt(tx, select, &[&key])
-        .await?
-        .ok_or(StoreError::Busy)?;
-    Ok(Some(Replayed {
-        body_hash: bytes(&row, 0)?,
-        answer: sealed(&row, 1)?,
-    }))
-}
-
-/// The hash that identifies a lane.
-fn lane_hash(key: &LaneKey) -> [u8; 16] {
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key.text().as_bytes());
-    digest.as_ref()[..16]
-        .try_into()
-        .expect("SHA-256 has 32 bytes")
-}
-
-fn found(changed: u64) -> Result<()> {
-    if changed == 0 {
-        Err(StoreError::NotFound)
-    } else {
-        Ok(())
-    }
-}
-
-fn settings_text(settings: &TenantSettings) -> String {
-    serde_json::to_string(settings).expect("settings are plain data")
-}
-
-fn config_text(config: &SourceConfig) -> String {
-    serde_json::to_string(config).expect("a source's configuration is plain data")
-}
-
-/// The tenant column, with null for keys of all tenants.
-fn reach_column(reach: Option<Reach>) -> Option<i32> {
-    match reach {
-        Some(Reach::Tenant(tenant)) => Some(tenant.0),
-        Some(Reach::All) | None => None,
-    }
-}
-
-async fn insert_key(tx: &Transaction<'_>, record: &KeyRecord) -> Result<()> {
-    let key = &record.key;
-    let added = execute(
-        tx,
-        "INSERT INTO keys (id, hash, tenant, role, name, created_at, expires_at)
-         VALUES ($1::uuid, $2::bytea, $3::int, $4::smallint, $5::text, $6::bigint, $7::bigint)",
-        &[
-            &uuid(key.id.0),
-            &&record.hash[..],
-            &reach_column(Some(key.reach)),
-            &(key.role as i16),
-            &text(&key.name),
-            &key.created_at.as_millis(),
-            &key.expires_at.map(Timestamp::as_millis),
-        ],
-    )
-    .await;
-    match added {
-        Err(error) if is_taken(&error) => {
-            Err(StoreError::Exists("the key is there already".to_owned()))
-        }
-        Err(error) => Err(error.into()),
-        Ok(_) => Ok(()),
-    }
-}
-
-fn tenant_row(row: &Row) -> Result<Tenant> {
-    Ok(Tenant {
-        id: TenantId(get(row, 0)?),
-        slug: get(row, 1)?,
-        settings: json(row, 2)?,
-        created_at: time(row, 3)?,
-    })
-}
-
-const KEY: &str = "id, name, role, tenant, created_at, expires_at, last_used_at";
-
-fn key_row(row: &Row) -> Result<Key> {
-    let tenant: Option<i32> = get(row, 3)?;
-    Ok(Key {
-        id: KeyId(id(row, 0)?),
-        name: get(row, 1)?,
-        role: code(row, 2, Role::from_code)?,
-        reach: tenant.map_or(Reach::All, |tenant| Reach::Tenant(TenantId(tenant))),
-        created_at: time(row, 4)?,
-        expires_at: opt_time(row, 5)?,
-        last_used_at: opt_time(row, 6)?,
-    })
-}
-
-const SOURCE: &str = "id, tenant, provider, config, secrets, created_at, updated_at";
-
-fn source_row(row: &Row) -> Result<SourceRecord> {
-    Ok(SourceRecord {
-        id: SourceId(id(row, 0)?),
-        tenant: TenantId(get(row, 1)?),
-        provider: get(row, 2)?,
-        config: json(row, 3)?,
-        secrets: sealed(row, 4)?,
-        created_at: time(row, 5)?,
-        updated_at: time(row, 6)?,
-    })
-}
-
-fn lane_row(row: &Row) -> Result<Lane> {
-    Ok(Lane {
-        id: LaneId(get(row, 0)?),
-        key: LaneKey {
-            tenant: TenantId(get(row, 1)?),
-            kind: code(row, 2, WorkKind::from_code)?,
-            priority: code(row, 3, Priority::from_code)?,
-            origin: opt_id(row, 4)?,
-            name: get(row, 5)?,
-            executor: get(row, 6)?,
-        },
-    })
-}
-
-fn audit_row(row: &Row) -> Result<AuditRow> {
-    Ok(AuditEntry {
-        id: AuditId(id(row, 0)?),
-        tenant: get::<Option<i32>>(row, 1)?.map(TenantId),
-        actor: get(row, 2)?,
-        action: get(row, 3)?,
-        target: get(row, 4)?,
-        note: get(row, 5)?,
-    })
-}
-
-fn json<T: serde::de::DeserializeOwned>(row: &Row, index: usize) -> Result<T> {
-    serde_json::from_str(get(row, index)?).map_err(|error| StoreError::Corrupt(error.to_string()))
+    let row = query_opt(tx, select, &[&key]).await?.ok_or(StoreError::Busy)?;
+    Ok(Some(Replayed { body_hash: bytes(&row, 0)?, answer: sealed(&row, 1)? }))
 }

@@ -24,11 +24,7 @@ impl Verb for End {
     type Answer = Settled;
 
     fn bytes(item: &Settle) -> usize {
-        [&item.evidence.result, &item.evidence.reply]
-            .into_iter()
-            .flatten()
-            .map(Sealed::len)
-            .sum()
+        [&item.evidence.result, &item.evidence.reply].into_iter().flatten().map(Sealed::len).sum()
     }
 
     async fn run(
@@ -40,19 +36,15 @@ impl Verb for End {
         // One statement can end an item once: a second end of the same item is judged after the first.
         while !open.is_empty() {
             let mut seen = HashSet::new();
-            let (round, later): (Vec<usize>, Vec<usize>) = open
-                .into_iter()
-                .partition(|index| seen.insert(items[*index].ticket.work));
+            let (round, later): (Vec<usize>, Vec<usize>) =
+                open.into_iter().partition(|index| seen.insert(items[*index].ticket.work));
             let ends: Vec<&Settle> = round.iter().map(|index| &items[*index]).collect();
             for (index, settled) in round.into_iter().zip(settle(&*client, &ends).await?) {
                 answers[index] = settled;
             }
             open = later;
         }
-        Ok(answers
-            .into_iter()
-            .map(|answer| answer.ok_or(StoreError::LeaseLost))
-            .collect())
+        Ok(answers.into_iter().map(|answer| answer.ok_or(StoreError::LeaseLost)).collect())
     }
 }
 
@@ -192,15 +184,16 @@ fn guard(end: &Settle) -> (i16, i64) {
 }
 
 const REPEATED: &str = "
-WITH end_ AS MATERIALIZED (
-  SELECT * FROM unnest($1::int[], $2::uuid[], $3::int[], $4::smallint[])
-    AS e (tenant, id, fence, state)
+WITH ended AS MATERIALIZED (
+  SELECT * FROM unnest($1::int[], $2::uuid[], $3::int[]) AS e (tenant, id, fence)
 )
-SELECT e.id, d.lane, e.state FROM end_ e
-JOIN work_done d ON d.tenant = e.tenant AND d.id = e.id AND d.fence = e.fence AND d.state = e.state
-UNION ALL
-SELECT e.id, w.lane, e.state FROM end_ e
-JOIN work w ON w.tenant = e.tenant AND w.id = e.id AND w.fence = e.fence AND w.state = e.state";
+SELECT w.id, w.lane, w.state, a.outcome, a.error
+FROM (SELECT d.id, d.fence, d.lane, d.state FROM ended e
+      JOIN work_done d ON d.tenant = e.tenant AND d.id = e.id AND d.fence = e.fence
+      UNION ALL
+      SELECT w.id, w.fence, w.lane, w.state FROM ended e
+      JOIN work w ON w.tenant = e.tenant AND w.id = e.id AND w.fence = e.fence) w
+JOIN attempts a ON a.work_id = w.id AND a.fence = w.fence";
 
 /// The same calls again, whose answers got lost: the same fence, and the outcome they asked for.
 async fn repeated(
@@ -211,31 +204,33 @@ async fn repeated(
         client,
         REPEATED,
         &[
-            &ends
-                .iter()
-                .map(|end| end.ticket.tenant.0)
-                .collect::<Vec<_>>(),
-            &ends
-                .iter()
-                .map(|end| uuid(end.ticket.work.0))
-                .collect::<Vec<_>>(),
+            &ends.iter().map(|end| end.ticket.tenant.0).collect::<Vec<_>>(),
+            &ends.iter().map(|end| uuid(end.ticket.work.0)).collect::<Vec<_>>(),
             &ends.iter().map(|end| end.ticket.fence).collect::<Vec<_>>(),
-            &ends
-                .iter()
-                .map(|end| end.settlement.state as i16)
-                .collect::<Vec<_>>(),
         ],
     )
     .await?;
+    let asked: HashMap<Uuid, &Settle> =
+        ends.iter().map(|end| (uuid(end.ticket.work.0), *end)).collect();
     let mut found = HashMap::with_capacity(rows.len());
     for row in &rows {
-        let settled = Settled {
-            state: code(row, 2, State::from_code)?,
-            lane: LaneId(get(row, 1)?),
-            freed_cap: false,
-            repeated: true,
-        };
-        found.insert(get(row, 0)?, settled);
+        let id = get(row, 0)?;
+        let ended = (code(row, 2, State::from_code)?, code(row, 3, RunOutcome::from_code)?);
+        let error: Option<&str> = get(row, 4)?;
+        if asked.get(&id).is_some_and(|end| is_same(end, ended, error)) {
+            let lane = LaneId(get(row, 1)?);
+            found.insert(id, Settled { state: ended.0, lane, freed_cap: false, repeated: true });
+        }
     }
     Ok(found)
+}
+
+/// Whether a run ended as this call asked. If a stop had been asked for, the end became it; its words tell
+/// it from the sweep's.
+fn is_same(end: &Settle, ended: (State, RunOutcome), error: Option<&str>) -> bool {
+    let asked = &end.settlement;
+    let stopped = ended == (State::Cancelled, RunOutcome::Cancelled)
+        && asked.state != State::Succeeded
+        && error == opt_text(&end.error).as_deref();
+    ended == (asked.state, asked.outcome) || stopped
 }

@@ -11,7 +11,7 @@ use wakepost_domain::{TenantId, Timestamp, WorkId};
 
 use super::Postgres;
 use super::claim::millis;
-use super::rows::{code, get, id, opt_time, query, time};
+use super::rows::{Params, code, get, id, opt_time, query, time};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{DueLane, Expired, PruneBefore, Pruned, StatCount, Upkeep};
@@ -22,22 +22,13 @@ impl Upkeep for Postgres {
         let client = self.cool().await?;
         let sql = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean";
         match get(&client.query_one(sql, &[]).await?, 0)? {
-            true => Err(StoreError::Unavailable(
-                "PostgreSQL is read-only".to_owned(),
-            )),
+            true => Err(StoreError::Unavailable("PostgreSQL is read-only".to_owned())),
             false => Ok(()),
         }
     }
 
     async fn now(&self) -> Result<Timestamp> {
-        time(
-            &self
-                .cool()
-                .await?
-                .query_one("SELECT wakepost_now()", &[])
-                .await?,
-            0,
-        )
+        time(&self.cool().await?.query_one("SELECT wakepost_now()", &[]).await?, 0)
     }
 
     async fn waiting_lanes(&self) -> Result<Vec<DueLane>> {
@@ -57,12 +48,7 @@ impl Upkeep for Postgres {
         )
         .await?;
         rows.iter()
-            .map(|row| {
-                Ok(DueLane {
-                    lane: LaneId(get(row, 0)?),
-                    run_at: time(row, 1)?,
-                })
-            })
+            .map(|row| Ok(DueLane { lane: LaneId(get(row, 0)?), run_at: time(row, 1)? }))
             .collect()
     }
 
@@ -81,19 +67,23 @@ impl Upkeep for Postgres {
 
     async fn expired(&self, cancel_patience: Duration, limit: u32) -> Result<Vec<Expired>> {
         let client = self.hot().await?;
-        let rows = query(
-            &client,
-            "SELECT tenant, id, fence, attempts, max_attempts, started_at, lane, lease_expires_at,
-                    cancel_at
-             FROM work
-             WHERE state = 5 AND (lease_expires_at <= wakepost_now()
-                                  OR cancel_at <= wakepost_now() - $1::bigint)
-             ORDER BY lease_expires_at LIMIT $2::bigint",
-            &[&millis(cancel_patience), &i64::from(limit)],
-        )
-        .await?;
+        let low = self.inner.rescue_mark.low();
+        let params: Params<'_> = &[&low, &millis(cancel_patience), &i64::from(limit)];
+        let rows = query(&client, EXPIRED, params).await?;
         failpoint::pass("rescue.after_select")?;
-        rows.iter().map(expired_row).collect()
+        let ended: Vec<&Row> = rows
+            .iter()
+            .filter(|row| get::<Option<i32>>(row, 1).is_ok_and(|id| id.is_some()))
+            .collect();
+        if let Some(row) = rows.first()
+            && ended.len() < limit as usize
+        {
+            self.inner.rescue_mark.learn(low, get(row, 0)?);
+        }
+        let mut expired = ended.into_iter().map(expired_row).collect::<Result<Vec<_>>>()?;
+        expired.sort_by_key(|run| run.lease_expires_at);
+        expired.truncate(limit as usize);
+        Ok(expired)
     }
 
     async fn prune(&self, before: PruneBefore) -> Result<Pruned> {
@@ -116,19 +106,33 @@ impl Upkeep for Postgres {
     }
 }
 
+/// The time, with each run whose lease has ended and each that was asked to stop and did not: two short
+/// walks along an index each. `low` keeps the first from entries of runs that are long gone.
+const EXPIRED: &str = "
+SELECT n.now, e.*
+FROM (SELECT wakepost_now() AS now) n LEFT JOIN LATERAL (
+  (SELECT tenant, id, fence, attempts, max_attempts, started_at, lane, lease_expires_at, cancel_at
+   FROM work WHERE state = 5 AND lease_expires_at <= n.now AND lease_expires_at >= $1::bigint
+   ORDER BY lease_expires_at LIMIT $3::bigint)
+  UNION ALL
+  (SELECT tenant, id, fence, attempts, max_attempts, started_at, lane, lease_expires_at, cancel_at
+   FROM work WHERE cancel_at <= n.now - $2::bigint AND state = 5 AND lease_expires_at > n.now
+   ORDER BY cancel_at LIMIT $3::bigint)
+) e ON true";
+
 fn expired_row(row: &Row) -> Result<Expired> {
     Ok(Expired {
         ticket: Ticket {
-            tenant: TenantId(get(row, 0)?),
-            work: WorkId(id(row, 1)?),
-            fence: get(row, 2)?,
-            attempt: get(row, 3)?,
-            max_attempts: get(row, 4)?,
+            tenant: TenantId(get(row, 1)?),
+            work: WorkId(id(row, 2)?),
+            fence: get(row, 3)?,
+            attempt: get(row, 4)?,
+            max_attempts: get(row, 5)?,
             lease_s: 0,
-            started_at: time(row, 5)?,
+            started_at: time(row, 6)?,
         },
-        lane: LaneId(get(row, 6)?),
-        lease_expires_at: time(row, 7)?,
-        cancel_requested: opt_time(row, 8)?.is_some(),
+        lane: LaneId(get(row, 7)?),
+        lease_expires_at: time(row, 8)?,
+        cancel_requested: opt_time(row, 9)?.is_some(),
     })
 }

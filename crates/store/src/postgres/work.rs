@@ -10,6 +10,7 @@ use wakepost_domain::transition::{self, Move};
 use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, TenantId, Timestamp, WorkId};
 
+use super::read::work_of_event;
 use super::rows::{
     WORK_DONE, WORK_LIVE, audit, execute, get, meta_text, opt_text, query, query_opt, ulid, uuid,
     work,
@@ -30,11 +31,7 @@ impl WorkMoves for Postgres {
         items: Vec<NewWork>,
         once: Option<Idempotency>,
     ) -> Result<Once<Vec<WorkId>>> {
-        let bytes = items
-            .iter()
-            .filter_map(|item| item.input.as_ref())
-            .map(Sealed::len)
-            .sum();
+        let bytes = items.iter().filter_map(|item| item.input.as_ref()).map(Sealed::len).sum();
         let _place = self.inner.admission.enter(bytes)?;
         let mut client = self.cool().await?;
         let tx = client.transaction().await?;
@@ -43,10 +40,8 @@ impl WorkMoves for Postgres {
         }
         let firsts = take_keys(&tx, &items).await?;
         let ids = items.iter().map(|item| first_of(item, &firsts)).collect();
-        let new: Vec<&NewWork> = items
-            .iter()
-            .filter(|item| first_of(item, &firsts) == item.id)
-            .collect();
+        let new: Vec<&NewWork> =
+            items.iter().filter(|item| first_of(item, &firsts) == item.id).collect();
         insert(&tx, &new).await?;
         commit(tx).await?;
         Ok(Once::Now(ids))
@@ -89,10 +84,7 @@ impl WorkMoves for Postgres {
         request: Replay,
         once: Option<Idempotency>,
     ) -> Result<Once<(WorkId, LaneId)>> {
-        let _place = self
-            .inner
-            .admission
-            .enter(request.input.as_ref().map_or(0, Sealed::len))?;
+        let _place = self.inner.admission.enter(request.input.as_ref().map_or(0, Sealed::len))?;
         let mut client = self.cool().await?;
         let tx = client.transaction().await?;
         if let Some(before) = remember(&tx, once.as_ref()).await? {
@@ -115,9 +107,7 @@ async fn take_keys(tx: &Transaction<'_>, items: &[NewWork]) -> Result<HashMap<Uu
     let mut wanted: BTreeMap<Uuid, (&NewWork, Timestamp)> = BTreeMap::new();
     for item in items {
         if let Some((key, until)) = &item.dedup {
-            wanted
-                .entry(Uuid::from_bytes(key.0))
-                .or_insert((item, *until));
+            wanted.entry(Uuid::from_bytes(key.0)).or_insert((item, *until));
         }
     }
     if wanted.is_empty() {
@@ -134,18 +124,9 @@ async fn take_keys(tx: &Transaction<'_>, items: &[NewWork]) -> Result<HashMap<Uu
            WHERE d.expires_at <= wakepost_now()",
         &[
             &wanted.keys().copied().collect::<Vec<_>>(),
-            &wanted
-                .values()
-                .map(|(item, _)| item.tenant.0)
-                .collect::<Vec<_>>(),
-            &wanted
-                .values()
-                .map(|(item, _)| uuid(item.id.0))
-                .collect::<Vec<_>>(),
-            &wanted
-                .values()
-                .map(|(_, until)| until.as_millis())
-                .collect::<Vec<_>>(),
+            &wanted.values().map(|(item, _)| item.tenant.0).collect::<Vec<_>>(),
+            &wanted.values().map(|(item, _)| uuid(item.id.0)).collect::<Vec<_>>(),
+            &wanted.values().map(|(_, until)| until.as_millis()).collect::<Vec<_>>(),
         ],
     )
     .await?;
@@ -155,16 +136,12 @@ async fn take_keys(tx: &Transaction<'_>, items: &[NewWork]) -> Result<HashMap<Uu
         &[&wanted.keys().copied().collect::<Vec<_>>()],
     )
     .await?;
-    rows.iter()
-        .map(|row| Ok((get(row, 0)?, WorkId(ulid(get(row, 1)?)))))
-        .collect()
+    rows.iter().map(|row| Ok((get(row, 0)?, WorkId(ulid(get(row, 1)?))))).collect()
 }
 
 fn first_of(item: &NewWork, firsts: &HashMap<Uuid, WorkId>) -> WorkId {
     let key = item.dedup.as_ref().map(|(key, _)| Uuid::from_bytes(key.0));
-    key.and_then(|key| firsts.get(&key))
-        .copied()
-        .unwrap_or(item.id)
+    key.and_then(|key| firsts.get(&key)).copied().unwrap_or(item.id)
 }
 
 async fn insert(tx: &Transaction<'_>, items: &[&NewWork]) -> Result<()> {
@@ -250,18 +227,14 @@ async fn replay(tx: &Transaction<'_>, request: &Replay) -> Result<LaneId> {
         dedup: None,
     };
     let item = match request.from {
-        ReplayFrom::Event(event, lane) => {
-            lock_event(tx, request.tenant, event).await?;
-            NewWork {
-                event: Some(event),
-                scope: (!request.fresh_scope).then_some(event.0),
-                ..new(lane)
-            }
-        }
+        ReplayFrom::Event(event, lane) => NewWork {
+            event: Some(event),
+            scope: (!request.fresh_scope).then_some(event.0),
+            subject: workless(tx, request.tenant, event).await?,
+            ..new(lane)
+        },
         ReplayFrom::Work(id) => {
-            let old = lock(tx, request.tenant, id)
-                .await?
-                .ok_or(StoreError::NotFound)?;
+            let old = lock(tx, request.tenant, id).await?.ok_or(StoreError::NotFound)?;
             replaceable(&old)?;
             mark_replayed(tx, &old, request.id).await?;
             NewWork {
@@ -269,10 +242,7 @@ async fn replay(tx: &Transaction<'_>, request: &Replay) -> Result<LaneId> {
                 event: old.event,
                 scope: (!request.fresh_scope).then_some(old.scope),
                 subject: old.subject,
-                meta: WorkMeta {
-                    parent_id: Some(old.id.text(old.kind)),
-                    ..old.meta
-                },
+                meta: WorkMeta { parent_id: Some(old.id.text(old.kind)), ..old.meta },
                 ..new(old.lane)
             }
         }
@@ -281,26 +251,26 @@ async fn replay(tx: &Transaction<'_>, request: &Replay) -> Result<LaneId> {
     Ok(item.lane)
 }
 
-/// Differs from SQLite: two nodes may want to make an event's first item at once, and only one may.
-async fn lock_event(tx: &Transaction<'_>, tenant: TenantId, event: EventId) -> Result<()> {
-    let key: super::rows::Params<'_> = &[&tenant.0, &uuid(event.0)];
-    let lock = "SELECT 1 FROM events WHERE tenant = $1::int AND id = $2::uuid FOR UPDATE";
-    query_opt(tx, lock, key)
-        .await?
-        .ok_or(StoreError::NotFound)?;
-    let made = query(
+/// The subject of an event that has no item yet: a second first item would share its effects. Differs from
+/// SQLite: two nodes may want to make the first at once, so the event stays locked.
+async fn workless(
+    tx: &Transaction<'_>,
+    tenant: TenantId,
+    event: EventId,
+) -> Result<Option<String>> {
+    let row = query_opt(
         tx,
-        "SELECT 1 FROM work WHERE tenant = $1::int AND event_id = $2::uuid AND event_id <> id
-         UNION ALL
-         SELECT 1 FROM work WHERE tenant = $1::int AND id = $2::uuid",
-        key,
+        "SELECT subject FROM events WHERE tenant = $1::int AND id = $2::uuid FOR UPDATE",
+        &[&tenant.0, &uuid(event.0)],
     )
-    .await?;
-    match made.is_empty() {
-        true => Ok(()),
-        false => Err(StoreError::InvalidState(
-            "the event has an unfinished item".to_owned(),
-        )),
+    .await?
+    .ok_or(StoreError::NotFound)?;
+    match work_of_event(tx, tenant, event).await?.last() {
+        None => get(&row, 0),
+        Some(item) => Err(StoreError::InvalidState(format!(
+            "the event has work already: replay {}",
+            item.id.text(item.kind)
+        ))),
     }
 }
 

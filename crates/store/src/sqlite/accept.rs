@@ -46,11 +46,18 @@ impl Ledger for Sqlite {
 
 impl Sqlite {
     /// Stores a part of a batch in one transaction, all or nothing.
-    async fn accept_some(&self, batch: &Arc<[NewEvent]>, rows: Range<usize>) -> Result<Vec<Accepted>> {
+    async fn accept_some(
+        &self,
+        batch: &Arc<[NewEvent]>,
+        rows: Range<usize>,
+    ) -> Result<Vec<Accepted>> {
         let bytes = batch[rows.clone()].iter().map(|new| new.content.len()).sum();
         let batch = batch.clone();
         self.write(bytes, move |tx, now| {
-            batch[rows.clone()].iter().map(|new| accept(tx, now, new).map_err(unavailable)).collect()
+            batch[rows.clone()]
+                .iter()
+                .map(|new| accept(tx, now, new).map_err(unavailable))
+                .collect()
         })
         .await
     }
@@ -128,10 +135,7 @@ fn duplicate(tx: &Connection, first: EventId, new: &NewEvent) -> rusqlite::Resul
     let has_job = match counted {
         Some((duplicates, route)) => {
             if duplicates <= limits::DUPLICATE_RECEIPTS_KEPT {
-                let receipt = NewReceipt {
-                    verdict: Verdict::Duplicate,
-                    ..new.receipt.clone()
-                };
+                let receipt = NewReceipt { verdict: Verdict::Duplicate, ..new.receipt.clone() };
                 keep_receipt(tx, &receipt, Some(first))?;
             }
             known(route, Route::from_code)? == Route::Job
@@ -164,11 +168,7 @@ fn insert_event(tx: &Connection, new: &NewEvent) -> rusqlite::Result<()> {
         event.latency_us,
     ))?;
     tx.prepare_cached("INSERT INTO bodies (id, tenant, content) VALUES (?1, ?2, ?3)")?
-        .execute((
-            Bits(event.id.to_bytes()),
-            event.tenant.0,
-            new.content.as_bytes(),
-        ))?;
+        .execute((Bits(event.id.to_bytes()), event.tenant.0, new.content.as_bytes()))?;
     Ok(())
 }
 

@@ -27,10 +27,7 @@ impl Checkpointer {
         let thread = std::thread::Builder::new()
             .name("sqlite-checkpoint".to_owned())
             .spawn(move || run(&path, &seen))?;
-        Ok(Checkpointer {
-            stop,
-            thread: Some(thread),
-        })
+        Ok(Checkpointer { stop, thread: Some(thread) })
     }
 }
 

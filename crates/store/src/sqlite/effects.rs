@@ -20,9 +20,7 @@ use crate::vault::Sealed;
 #[async_trait]
 impl Effects for Sqlite {
     async fn begin(&self, request: Begin) -> Result<BeginOutcome> {
-        let outcome = self
-            .write_whole(0, move |tx, now| begin(tx, now, &request))
-            .await;
+        let outcome = self.write_whole(0, move |tx, now| begin(tx, now, &request)).await;
         failpoint::pass("effect.after_begin")?;
         outcome
     }
@@ -31,15 +29,7 @@ impl Effects for Sqlite {
         let bytes = result.as_ref().map_or(0, Sealed::len);
         let done = self
             .write_whole(bytes, move |tx, now| {
-                resolve_own(
-                    tx,
-                    now,
-                    &ticket,
-                    &key,
-                    EffectState::Committed,
-                    result.as_ref(),
-                    None,
-                )
+                resolve_own(tx, now, &ticket, &key, EffectState::Committed, result.as_ref(), None)
             })
             .await;
         failpoint::pass("effect.after_commit")?;
@@ -48,28 +38,17 @@ impl Effects for Sqlite {
 
     async fn abort(&self, ticket: Ticket, key: String, error: String) -> Result<()> {
         self.write_whole(0, move |tx, now| {
-            resolve_own(
-                tx,
-                now,
-                &ticket,
-                &key,
-                EffectState::Aborted,
-                None,
-                Some(&error),
-            )
+            resolve_own(tx, now, &ticket, &key, EffectState::Aborted, None, Some(&error))
         })
         .await
     }
 
     async fn resolve(&self, resolve: Resolve) -> Result<()> {
-        self.write_whole(0, move |tx, now| resolve_doubt(tx, now, &resolve))
-            .await
+        self.write_whole(0, move |tx, now| resolve_doubt(tx, now, &resolve)).await
     }
 
     async fn effects(&self, tenant: TenantId, scope: Ulid) -> Result<Vec<EffectRow>> {
-        self.readers
-            .read(move |connection, now| list(connection, now, tenant, scope))
-            .await
+        self.readers.read(move |connection, now| list(connection, now, tenant, scope)).await
     }
 }
 
@@ -80,25 +59,18 @@ fn begin(tx: &Connection, now: Timestamp, request: &Begin) -> Result<BeginOutcom
         return Err(StoreError::CancelRequested);
     }
     let scope = job.scope;
-    let runner = Runner {
-        work: ticket.work,
-        fence: ticket.fence,
-    };
+    let runner = Runner { work: ticket.work, fence: ticket.fence };
     let known = known(tx, scope, &request.key)?;
-    let decision = effect::begin(
-        known.as_ref().map(|row| (row.state, row.runner)),
-        runner,
-        request.on_doubt,
-    );
+    let decision =
+        effect::begin(known.as_ref().map(|row| (row.state, row.runner)), runner, request.on_doubt);
     match decision {
         Decision::Execute => {
             write_begun(tx, now, scope, request, known.is_none())?;
             Ok(BeginOutcome::Execute { scope })
         }
-        Decision::Skip => Ok(BeginOutcome::Skip {
-            scope,
-            result: known.and_then(|row| row.result),
-        }),
+        Decision::Skip => {
+            Ok(BeginOutcome::Skip { scope, result: known.and_then(|row| row.result) })
+        }
         Decision::InDoubt => {
             hold(tx, now, request)?;
             Ok(BeginOutcome::InDoubt { scope })
@@ -125,9 +97,7 @@ fn known(tx: &Connection, scope: Ulid, key: &str) -> Result<Option<Known>> {
                         work: WorkId::from_bytes(row.get::<_, Bits>(1)?.0),
                         fence: row.get(2)?,
                     },
-                    result: row
-                        .get::<_, Option<SealedColumn>>(3)?
-                        .map(|column| column.0),
+                    result: row.get::<_, Option<SealedColumn>>(3)?.map(|column| column.0),
                 })
             })
             .optional()
@@ -193,9 +163,7 @@ fn hold(tx: &Connection, now: Timestamp, request: &Begin) -> Result<()> {
         error: Some(format!("effect {} is in doubt", request.key)),
         evidence: Evidence::default(),
     };
-    settle(tx, now, &end)
-        .map_err(unavailable)?
-        .ok_or(StoreError::LeaseLost)?;
+    settle(tx, now, &end).map_err(unavailable)?.ok_or(StoreError::LeaseLost)?;
     Ok(())
 }
 
@@ -210,10 +178,7 @@ fn resolve_own(
     error: Option<&str>,
 ) -> Result<()> {
     let scope = live(tx, now, ticket)?.scope;
-    let runner = Runner {
-        work: ticket.work,
-        fence: ticket.fence,
-    };
+    let runner = Runner { work: ticket.work, fence: ticket.fence };
     match known(tx, scope, key)? {
         None => Err(StoreError::NotFound),
         Some(row) if row.state == state && row.runner == runner => Ok(()),
@@ -260,25 +225,11 @@ fn resolve_doubt(tx: &Connection, now: Timestamp, resolve: &Resolve) -> Result<(
         return Err(StoreError::NotFound);
     }
     if !doubts.contains(&resolve.key) {
-        return Err(StoreError::InvalidState(
-            "the effect is not in doubt".to_owned(),
-        ));
+        return Err(StoreError::InvalidState("the effect is not in doubt".to_owned()));
     }
-    let state = if resolve.committed {
-        EffectState::Committed
-    } else {
-        EffectState::Aborted
-    };
+    let state = if resolve.committed { EffectState::Committed } else { EffectState::Aborted };
     let error = (!resolve.committed).then_some("an operator says it was not done");
-    write_resolved(
-        tx,
-        now,
-        scope,
-        &resolve.key,
-        state,
-        resolve.result.as_ref(),
-        error,
-    )?;
+    write_resolved(tx, now, scope, &resolve.key, state, resolve.result.as_ref(), error)?;
     audit(tx, &resolve.audit)?;
     if doubts.len() == 1 {
         tx.prepare_cached(
@@ -286,11 +237,7 @@ fn resolve_doubt(tx: &Connection, now: Timestamp, resolve: &Resolve) -> Result<(
              WHERE tenant = ?1 AND id = ?2 AND state = 4 AND held_reason = 0",
         )
         .and_then(|mut update| {
-            update.execute((
-                resolve.tenant.0,
-                Bits(resolve.work.to_bytes()),
-                now.as_millis(),
-            ))
+            update.execute((resolve.tenant.0, Bits(resolve.work.to_bytes()), now.as_millis()))
         })
         .map_err(unavailable)?;
     }
@@ -303,11 +250,7 @@ fn scope_of(tx: &Connection, tenant: TenantId, work: WorkId) -> Result<Ulid> {
          UNION ALL SELECT scope FROM work_done WHERE tenant = ?1 AND id = ?2",
     )
     .and_then(|mut select| {
-        select
-            .query_row((tenant.0, Bits(work.to_bytes())), |row| {
-                row.get::<_, Bits>(0)
-            })
-            .optional()
+        select.query_row((tenant.0, Bits(work.to_bytes())), |row| row.get::<_, Bits>(0)).optional()
     })
     .map_err(unavailable)?
     .map(|bits| Ulid::from_bytes(bits.0))
@@ -340,10 +283,7 @@ fn list(
         )
         .map_err(unavailable)?;
     let rows = select
-        .query_map(
-            (Bits(scope.to_bytes()), tenant.0, now.as_millis()),
-            effect_row,
-        )
+        .query_map((Bits(scope.to_bytes()), tenant.0, now.as_millis()), effect_row)
         .map_err(unavailable)?;
     collect(rows)
 }
@@ -352,14 +292,9 @@ fn effect_row(row: &Row<'_>) -> rusqlite::Result<EffectRow> {
     Ok(EffectRow {
         key: row.get(0)?,
         state: effect_state(row.get(1)?)?,
-        runner: Runner {
-            work: WorkId::from_bytes(row.get::<_, Bits>(2)?.0),
-            fence: row.get(3)?,
-        },
+        runner: Runner { work: WorkId::from_bytes(row.get::<_, Bits>(2)?.0), fence: row.get(3)? },
         description: row.get(4)?,
-        result: row
-            .get::<_, Option<SealedColumn>>(5)?
-            .map(|column| column.0),
+        result: row.get::<_, Option<SealedColumn>>(5)?.map(|column| column.0),
         error: row.get(6)?,
         begun_at: time(row.get(7)?),
         resolved_at: row.get::<_, Option<i64>>(8)?.map(time),

@@ -6,11 +6,8 @@ use super::rows::unavailable;
 use crate::error::{Result, StoreError};
 
 /// The migrations, by number. They are only ever added to.
-const MIGRATIONS: [(i64, &str, &str); 1] = [(
-    1,
-    "foundation",
-    include_str!("../../migrations/sqlite/0001_foundation.sql"),
-)];
+const MIGRATIONS: [(i64, &str, &str); 1] =
+    [(1, "foundation", include_str!("../../migrations/sqlite/0001_foundation.sql"))];
 
 /// The schema this program works with.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
@@ -31,8 +28,7 @@ pub fn migrate(connection: &mut Connection) -> Result<()> {
         crate::failpoint::pass("migration.mid_step")?;
         let tx = connection.transaction().map_err(unavailable)?;
         tx.execute_batch(sql).map_err(unavailable)?;
-        tx.pragma_update(None, "user_version", version)
-            .map_err(unavailable)?;
+        tx.pragma_update(None, "user_version", version).map_err(unavailable)?;
         tx.commit().map_err(unavailable)?;
         tracing::info!(version, name, "migrated the database");
     }
@@ -49,16 +45,10 @@ pub fn pending(connection: &Connection) -> Result<Vec<Pending>> {
             "the database has schema {version}, this program knows {SCHEMA_VERSION}: run a newer wakepost"
         )));
     }
-    Ok(all()
-        .into_iter()
-        .filter(|migration| migration.version > version)
-        .collect())
+    Ok(all().into_iter().filter(|migration| migration.version > version).collect())
 }
 
 /// All migrations.
 pub fn all() -> Vec<Pending> {
-    MIGRATIONS
-        .iter()
-        .map(|&(version, name, _)| Pending { version, name })
-        .collect()
+    MIGRATIONS.iter().map(|&(version, name, _)| Pending { version, name }).collect()
 }

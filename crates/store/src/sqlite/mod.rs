@@ -9,6 +9,7 @@ mod accept;
 mod checkpoint;
 mod effects;
 mod migrate;
+mod prune;
 mod queue;
 mod read;
 mod readers;
@@ -22,6 +23,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use wakepost_domain::ports::Clock;
 
@@ -64,6 +66,7 @@ pub struct Sqlite {
     writer: Arc<Writer>,
     readers: Arc<Readers>,
     admission: Admission,
+    walk: Arc<Mutex<prune::Walk>>,
     _lock: Arc<File>,
 }
 
@@ -82,9 +85,7 @@ impl Sqlite {
         drive: Drive,
     ) -> Result<Sqlite> {
         if rusqlite::version_number() < SQLITE_MIN {
-            return Err(StoreError::Unavailable(
-                "this SQLite is too old to be safe".to_owned(),
-            ));
+            return Err(StoreError::Unavailable("this SQLite is too old to be safe".to_owned()));
         }
         let lock = lock(directory)?;
         let path = directory.join(FILE);
@@ -100,6 +101,7 @@ impl Sqlite {
             )?),
             readers: Arc::new(Readers::new(path, clock)),
             admission: Admission::default(),
+            walk: Arc::default(),
             _lock: Arc::new(lock),
         })
     }
@@ -123,12 +125,8 @@ fn lock(directory: &Path) -> Result<File> {
     let problem = |error: std::io::Error| {
         StoreError::Unavailable(format!("cannot open {}: {error}", path.display()))
     };
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(problem)?;
+    let file =
+        File::options().create(true).truncate(false).write(true).open(&path).map_err(problem)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => Err(StoreError::Unavailable(format!(

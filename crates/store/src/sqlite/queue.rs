@@ -35,34 +35,21 @@ impl Queue for Sqlite {
         let count = batch.len();
         let rows = self
             .write(0, move |tx, now| {
-                batch
-                    .iter()
-                    .map(|beat| heartbeat(tx, now, beat).map_err(unavailable))
-                    .collect()
+                batch.iter().map(|beat| heartbeat(tx, now, beat).map_err(unavailable)).collect()
             })
             .await;
-        spread(rows, count, |answer: Option<HeartbeatAnswer>| {
-            answer.ok_or(StoreError::LeaseLost)
-        })
+        spread(rows, count, |answer: Option<HeartbeatAnswer>| answer.ok_or(StoreError::LeaseLost))
     }
 
     async fn settle(&self, batch: Vec<Settle>) -> Vec<Result<Settled>> {
         let count = batch.len();
-        let bytes = batch
-            .iter()
-            .map(|item| evidence_bytes(&item.evidence))
-            .sum();
+        let bytes = batch.iter().map(|item| evidence_bytes(&item.evidence)).sum();
         let rows = self
             .write(bytes, move |tx, now| {
-                batch
-                    .iter()
-                    .map(|item| settle(tx, now, item).map_err(unavailable))
-                    .collect()
+                batch.iter().map(|item| settle(tx, now, item).map_err(unavailable)).collect()
             })
             .await;
-        spread(rows, count, |answer: Option<Settled>| {
-            answer.ok_or(StoreError::LeaseLost)
-        })
+        spread(rows, count, |answer: Option<Settled>| answer.ok_or(StoreError::LeaseLost))
     }
 
     async fn checkpoint(&self, ticket: Ticket, state: Sealed) -> Result<()> {
@@ -73,11 +60,7 @@ impl Queue for Sqlite {
                  ON CONFLICT (work_id) DO UPDATE SET checkpoint = excluded.checkpoint",
             )
             .and_then(|mut put| {
-                put.execute((
-                    Bits(ticket.work.to_bytes()),
-                    ticket.tenant.0,
-                    state.as_bytes(),
-                ))
+                put.execute((Bits(ticket.work.to_bytes()), ticket.tenant.0, state.as_bytes()))
             })
             .map_err(unavailable)?;
             failpoint::pass("checkpoint.before_commit")
@@ -103,12 +86,19 @@ fn spread<A, B>(rows: Result<Vec<A>>, count: usize, each: fn(A) -> Result<B>) ->
 }
 
 fn evidence_bytes(evidence: &Evidence) -> usize {
-    [&evidence.result, &evidence.reply]
-        .into_iter()
-        .flatten()
-        .map(Sealed::len)
-        .sum()
+    [&evidence.result, &evidence.reply].into_iter().flatten().map(Sealed::len).sum()
 }
+
+/// Claims the oldest ready items of a lane. Joined, not `IN (…)`: with two columns SQLite would search by the
+/// tenant alone, and so walk through all of its work.
+const CLAIM: &str =
+    "UPDATE work SET state = 5, attempts = attempts + 1, fence = fence + 1, worker = ?1,
+            started_at = ?2, lease_expires_at = min(?3, ?4), run_deadline = ?4, caps = ?5,
+            held_reason = NULL, cancel_at = NULL
+     FROM (SELECT tenant AS of, id AS item FROM work
+           WHERE lane = ?6 AND state <= 2 AND run_at <= ?2 ORDER BY run_at, id LIMIT ?7)
+     WHERE tenant = of AND id = item
+     RETURNING tenant, id, kind, fence, attempts, max_attempts, event_id, scope, lease_expires_at";
 
 fn claim(
     tx: &Connection,
@@ -126,15 +116,7 @@ fn claim(
     }
     let caps: Vec<String> = lane.caps.iter().map(|cap| cap.scope.text()).collect();
     let before = claimed.len();
-    let mut update = tx.prepare_cached(
-        "UPDATE work SET state = 5, attempts = attempts + 1, fence = fence + 1, worker = ?1,
-                started_at = ?2, lease_expires_at = min(?3, ?4), run_deadline = ?4, caps = ?5,
-                held_reason = NULL, cancel_at = NULL
-         WHERE (tenant, id) IN (SELECT tenant, id FROM work
-                                WHERE lane = ?6 AND state <= 2 AND run_at <= ?2
-                                ORDER BY run_at, id LIMIT ?7)
-         RETURNING tenant, id, kind, fence, attempts, max_attempts, event_id, scope, lease_expires_at",
-    )?;
+    let mut update = tx.prepare_cached(CLAIM)?;
     let caps_text = (!caps.is_empty()).then(|| caps.join(" "));
     let rows = update.query_map(
         (
@@ -170,9 +152,7 @@ fn claimed_row(row: &Row<'_>, lane: &ClaimLane, now: Timestamp) -> rusqlite::Res
         ticket,
         kind: known(row.get(2)?, WorkKind::from_code)?,
         lane: lane.lane,
-        event: row
-            .get::<_, Option<Bits>>(6)?
-            .map(|bits| EventId::from_bytes(bits.0)),
+        event: row.get::<_, Option<Bits>>(6)?.map(|bits| EventId::from_bytes(bits.0)),
         scope: Ulid::from_bytes(row.get::<_, Bits>(7)?.0),
         lease_expires_at: time(row.get(8)?),
     })
@@ -226,14 +206,7 @@ fn heartbeat(
         )
         .optional()?;
     if answer.is_some() && beat.cost.is_some() {
-        keep_evidence(
-            tx,
-            ticket,
-            &Evidence {
-                cost: beat.cost,
-                ..Evidence::default()
-            },
-        )?;
+        keep_evidence(tx, ticket, &Evidence { cost: beat.cost, ..Evidence::default() })?;
     }
     Ok(answer)
 }
@@ -259,43 +232,20 @@ pub(super) fn settle(
     };
     // A stop that was asked for wins over everything but success.
     let stopped = running.cancelled && item.settlement.state != State::Succeeded;
-    let state = if stopped {
-        State::Cancelled
-    } else {
-        item.settlement.state
-    };
-    let outcome = if stopped {
-        RunOutcome::Cancelled
-    } else {
-        item.settlement.outcome
-    };
+    let state = if stopped { State::Cancelled } else { item.settlement.state };
+    let outcome = if stopped { RunOutcome::Cancelled } else { item.settlement.outcome };
     let ticket = &item.ticket;
     record_run(tx, now, item, &running, outcome)?;
     keep_evidence(tx, ticket, &item.evidence)?;
     if state.is_terminal() {
-        finish(
-            tx,
-            now,
-            ticket.tenant,
-            ticket.work,
-            state,
-            item.error.as_deref(),
-        )?;
+        finish(tx, now, ticket.tenant, ticket.work, state, item.error.as_deref())?;
     } else {
         wait_again(tx, now, item)?;
     }
-    let caps: Vec<&str> = running
-        .caps
-        .as_deref()
-        .map(|text| text.split(' ').collect())
-        .unwrap_or_default();
+    let caps: Vec<&str> =
+        running.caps.as_deref().map(|text| text.split(' ').collect()).unwrap_or_default();
     count_running(tx, &caps, -1)?;
-    Ok(Some(Settled {
-        state,
-        lane: running.lane,
-        freed_cap: !caps.is_empty(),
-        repeated: false,
-    }))
+    Ok(Some(Settled { state, lane: running.lane, freed_cap: !caps.is_empty(), repeated: false }))
 }
 
 fn guarded(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Result<Option<Running>> {
@@ -305,31 +255,26 @@ fn guarded(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Result<O
             "SELECT lane, attempts, worker, started_at, cancel_at, caps, lease_expires_at FROM work
              WHERE tenant = ?1 AND id = ?2 AND fence = ?3 AND state = 5",
         )?
-        .query_row(
-            (ticket.tenant.0, Bits(ticket.work.to_bytes()), ticket.fence),
-            |row| {
-                let cancel_at: Option<i64> = row.get(4)?;
-                let expires = time(row.get(6)?);
-                let holds = match item.guard {
-                    Guard::Live => expires > now,
-                    Guard::ExpiredAt(seen) => expires == seen && expires <= now,
-                    Guard::CancelledBefore(moment) => {
-                        cancel_at.is_some_and(|at| time(at) <= moment)
-                    }
-                };
-                Ok((
-                    holds,
-                    Running {
-                        lane: LaneId(row.get(0)?),
-                        attempts: row.get(1)?,
-                        worker: row.get(2)?,
-                        started_at: row.get(3)?,
-                        cancelled: cancel_at.is_some(),
-                        caps: row.get(5)?,
-                    },
-                ))
-            },
-        )
+        .query_row((ticket.tenant.0, Bits(ticket.work.to_bytes()), ticket.fence), |row| {
+            let cancel_at: Option<i64> = row.get(4)?;
+            let expires = time(row.get(6)?);
+            let holds = match item.guard {
+                Guard::Live => expires > now,
+                Guard::ExpiredAt(seen) => expires == seen && expires <= now,
+                Guard::CancelledBefore(moment) => cancel_at.is_some_and(|at| time(at) <= moment),
+            };
+            Ok((
+                holds,
+                Running {
+                    lane: LaneId(row.get(0)?),
+                    attempts: row.get(1)?,
+                    worker: row.get(2)?,
+                    started_at: row.get(3)?,
+                    cancelled: cancel_at.is_some(),
+                    caps: row.get(5)?,
+                },
+            ))
+        })
         .optional()?;
     Ok(row.and_then(|(holds, running)| holds.then_some(running)))
 }
@@ -354,8 +299,11 @@ fn repeated(tx: &Connection, item: &Settle) -> rusqlite::Result<Option<Settled>>
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
         })
         .optional()?;
-    let Some((lane, state, outcome, error)) = ended else { return Ok(None) };
-    let (state, outcome) = (known(state, State::from_code)?, known(outcome, RunOutcome::from_code)?);
+    let Some((lane, state, outcome, error)) = ended else {
+        return Ok(None);
+    };
+    let (state, outcome) =
+        (known(state, State::from_code)?, known(outcome, RunOutcome::from_code)?);
     let asked = &item.settlement;
     let same = (state, outcome) == (asked.state, asked.outcome);
     // A stop had been asked for, and this end became it. Its words tell it from the sweep's.
@@ -413,8 +361,7 @@ pub(super) fn finish(
          FROM work WHERE tenant = ?1 AND id = ?2",
     )?
     .execute((key.0, key.1, state as i16, error, now.as_millis()))?;
-    tx.prepare_cached("DELETE FROM work WHERE tenant = ?1 AND id = ?2")?
-        .execute(key)?;
+    tx.prepare_cached("DELETE FROM work WHERE tenant = ?1 AND id = ?2")?.execute(key)?;
     Ok(())
 }
 
@@ -471,12 +418,7 @@ pub(super) fn live(tx: &Connection, now: Timestamp, ticket: &Ticket) -> Result<L
     .and_then(|mut select| {
         select
             .query_row(
-                (
-                    ticket.tenant.0,
-                    Bits(ticket.work.to_bytes()),
-                    ticket.fence,
-                    now.as_millis(),
-                ),
+                (ticket.tenant.0, Bits(ticket.work.to_bytes()), ticket.fence, now.as_millis()),
                 |row| {
                     Ok(Live {
                         scope: Ulid::from_bytes(row.get::<_, Bits>(0)?.0),
@@ -499,15 +441,31 @@ fn add_progress(tx: &Connection, now: Timestamp, progress: &Progress) -> rusqlit
              RETURNING seq",
         )?
         .query_row(
-            (
-                work,
-                now.as_millis(),
-                progress.content.as_bytes(),
-                progress.ticket.tenant.0,
-            ),
+            (work, now.as_millis(), progress.content.as_bytes(), progress.ticket.tenant.0),
             |row| row.get(0),
         )?;
     tx.prepare_cached("DELETE FROM progress WHERE work_id = ?1 AND seq <= ?2")?
         .execute((work, seq - limits::PROGRESS_KEPT))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_reads_the_ready_index_and_then_rows_by_their_whole_key() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        super::super::migrate::migrate(&mut connection).unwrap();
+        let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {CLAIM}")).unwrap();
+        let steps: Vec<String> = explain
+            .query_map((1, 2, 3, 4, "", 6, 7), |row| row.get(3))
+            .unwrap()
+            .collect::<rusqlite::Result<_>>()
+            .unwrap();
+        let plan = steps.join("\n");
+        assert!(plan.contains("INDEX work_ready (lane=? AND run_at<?)"), "{plan}");
+        assert!(plan.contains("PRIMARY KEY (tenant=? AND id=?)"), "{plan}");
+        assert!(!plan.contains("SCAN work"), "{plan}");
+    }
 }

@@ -27,9 +27,7 @@ impl Reading for Sqlite {
         filter: EventFilter,
         page: Cursor,
     ) -> Result<Vec<EventRow>> {
-        self.readers
-            .read(move |connection, _| events(connection, tenant, &filter, page))
-            .await
+        self.readers.read(move |connection, _| events(connection, tenant, &filter, page)).await
     }
 
     async fn event(&self, tenant: TenantId, id: EventId) -> Result<Option<Event>> {
@@ -137,33 +135,23 @@ impl Reading for Sqlite {
         filter: WorkFilter,
         page: Cursor,
     ) -> Result<Vec<WorkRow>> {
-        self.readers
-            .read(move |connection, _| work_list(connection, tenant, &filter, page))
-            .await
+        self.readers.read(move |connection, _| work_list(connection, tenant, &filter, page)).await
     }
 
     async fn work(&self, tenant: TenantId, id: WorkId) -> Result<Option<WorkRow>> {
-        self.readers
-            .read(move |connection, _| find(connection, tenant, id))
-            .await
+        self.readers.read(move |connection, _| find(connection, tenant, id)).await
     }
 
     async fn work_of_event(&self, tenant: TenantId, event: EventId) -> Result<Vec<WorkRow>> {
-        self.readers
-            .read(move |connection, _| work_of_event(connection, tenant, event))
-            .await
+        self.readers.read(move |connection, _| work_of_event(connection, tenant, event)).await
     }
 
     async fn job_states(&self, ids: Vec<WorkId>) -> Result<Vec<(WorkId, JobState)>> {
-        self.readers
-            .read(move |connection, _| job_states(connection, ids))
-            .await
+        self.readers.read(move |connection, _| job_states(connection, ids)).await
     }
 
     async fn runs(&self, tenant: TenantId, id: WorkId) -> Result<Vec<Run>> {
-        self.readers
-            .read(move |connection, _| runs(connection, tenant, id))
-            .await
+        self.readers.read(move |connection, _| runs(connection, tenant, id)).await
     }
 
     async fn progress_after(
@@ -207,10 +195,7 @@ struct Query {
 
 impl Query {
     fn new(sql: String) -> Query {
-        Query {
-            sql,
-            values: Vec::new(),
-        }
+        Query { sql, values: Vec::new() }
     }
 
     /// Adds text whose `?` stand for the values, in order.
@@ -225,9 +210,7 @@ impl Query {
         read: fn(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>> {
         let mut select = connection.prepare_cached(&self.sql).map_err(unavailable)?;
-        let rows = select
-            .query_map(params_from_iter(&self.values), read)
-            .map_err(unavailable)?;
+        let rows = select.query_map(params_from_iter(&self.values), read).map_err(unavailable)?;
         collect(rows)
     }
 }
@@ -248,11 +231,7 @@ fn events(
         for event in rows {
             let work = event_states(connection, &event)?;
             let status = event::status(event.route, work.iter().copied());
-            if filter
-                .status
-                .as_deref()
-                .is_none_or(|wanted| wanted == status)
-            {
+            if filter.status.as_deref().is_none_or(|wanted| wanted == status) {
                 found.push(EventRow { event, work });
             }
             if found.len() == page.limit as usize {
@@ -268,27 +247,16 @@ fn events(
 
 fn event_query(tenant: TenantId, filter: &EventFilter, page: Cursor) -> Query {
     let mut query = Query::new(format!("SELECT {EVENT} FROM events e WHERE"));
-    query.add(
-        " tenant = ? AND id < ?",
-        vec![Box::new(tenant.0), Box::new(before(page))],
-    );
+    query.add(" tenant = ? AND id < ?", vec![Box::new(tenant.0), Box::new(before(page))]);
     if let Some(since) = filter.since {
-        query.add(
-            " AND id >= ?",
-            vec![Box::new(Bits(Ulid::floor(since).to_bytes()))],
-        );
+        query.add(" AND id >= ?", vec![Box::new(Bits(Ulid::floor(since).to_bytes()))]);
     }
     if let Some(until) = filter.until {
-        query.add(
-            " AND id < ?",
-            vec![Box::new(Bits(Ulid::floor(until).to_bytes()))],
-        );
+        query.add(" AND id < ?", vec![Box::new(Bits(Ulid::floor(until).to_bytes()))]);
     }
     if let Some(sources) = &filter.sources {
         let marks = vec!["?"; sources.len()].join(", ");
-        let values = sources
-            .iter()
-            .map(|id| Box::new(Bits(id.to_bytes())) as Box<dyn ToSql>);
+        let values = sources.iter().map(|id| Box::new(Bits(id.to_bytes())) as Box<dyn ToSql>);
         query.add(&format!(" AND source IN ({marks})"), values.collect());
     }
     if let Some(pattern) = &filter.event_type {
@@ -346,20 +314,12 @@ pub(crate) fn id_range(prefix: &str) -> Option<(EventId, EventId)> {
 /// Text order makes a prefix a range: no pattern language, nothing to escape.
 fn prefix_condition(query: &mut Query, columns: &[&str], prefix: &str) {
     let end = format!("{prefix}\u{10FFFF}");
-    let conditions: Vec<String> = columns
-        .iter()
-        .map(|column| format!("({column} >= ? AND {column} < ?)"))
-        .collect();
+    let conditions: Vec<String> =
+        columns.iter().map(|column| format!("({column} >= ? AND {column} < ?)")).collect();
     let values = columns.iter().flat_map(|_| {
-        [
-            Box::new(prefix.to_owned()) as Box<dyn ToSql>,
-            Box::new(end.clone()) as Box<dyn ToSql>,
-        ]
+        [Box::new(prefix.to_owned()) as Box<dyn ToSql>, Box::new(end.clone()) as Box<dyn ToSql>]
     });
-    query.add(
-        &format!(" AND ({})", conditions.join(" OR ")),
-        values.collect(),
-    );
+    query.add(&format!(" AND ({})", conditions.join(" OR ")), values.collect());
 }
 
 /// Narrows events to those with an item in the state. Common states are looked up event by event, so that
@@ -370,11 +330,7 @@ fn status_condition(query: &mut Query, tenant: TenantId, status: &str) {
         query.add(" AND route = ?", vec![Box::new(route)]);
         return;
     };
-    let table = if state.is_terminal() {
-        "work_done"
-    } else {
-        "work"
-    };
+    let table = if state.is_terminal() { "work_done" } else { "work" };
     let code = Box::new(state as i16);
     match state {
         State::Succeeded | State::Pending => query.add(
@@ -395,11 +351,7 @@ fn status_condition(query: &mut Query, tenant: TenantId, status: &str) {
 
 fn event_states(connection: &Connection, event: &Event) -> Result<Vec<State>> {
     let work = work_of_event(connection, event.tenant, event.id)?;
-    Ok(work
-        .into_iter()
-        .filter(|row| row.replayed_as.is_none())
-        .map(|row| row.state)
-        .collect())
+    Ok(work.into_iter().filter(|row| row.replayed_as.is_none()).map(|row| row.state).collect())
 }
 
 pub(super) fn work_of_event(
@@ -418,9 +370,8 @@ pub(super) fn work_of_event(
                 "SELECT {columns} FROM {table} WHERE event_id = ?1 AND event_id <> id AND tenant = ?2"
             ))
             .map_err(unavailable)?;
-        let rows = select
-            .query_map((Bits(event.to_bytes()), tenant.0), work)
-            .map_err(unavailable)?;
+        let rows =
+            select.query_map((Bits(event.to_bytes()), tenant.0), work).map_err(unavailable)?;
         found.extend(collect(rows)?);
     }
     found.sort_by_key(|row| row.id);
@@ -457,10 +408,7 @@ fn work_query(
     page: Cursor,
 ) -> Query {
     let mut query = Query::new(format!("SELECT {columns} FROM {table} WHERE"));
-    query.add(
-        " tenant = ? AND id < ?",
-        vec![Box::new(tenant.0), Box::new(before(page))],
-    );
+    query.add(" tenant = ? AND id < ?", vec![Box::new(tenant.0), Box::new(before(page))]);
     if let Some(kind) = filter.kind {
         query.add(" AND kind = ?", vec![Box::new(kind as i16)]);
     }
@@ -471,10 +419,7 @@ fn work_query(
         None => {}
     }
     if let Some(since) = filter.since {
-        query.add(
-            " AND id >= ?",
-            vec![Box::new(Bits(Ulid::floor(since).to_bytes()))],
-        );
+        query.add(" AND id >= ?", vec![Box::new(Bits(Ulid::floor(since).to_bytes()))]);
     }
     if let Some(subject) = &filter.subject {
         query.add(" AND subject = ?", vec![Box::new(subject.clone())]);
@@ -510,8 +455,7 @@ fn job_states(connection: &Connection, ids: Vec<WorkId>) -> Result<Vec<(WorkId, 
             .query_row([Bits(id.to_bytes())], |row| {
                 let sealed = |column| {
                     Ok::<_, rusqlite::Error>(
-                        row.get::<_, Option<SealedColumn>>(column)?
-                            .map(|found| found.0),
+                        row.get::<_, Option<SealedColumn>>(column)?.map(|found| found.0),
                     )
                 };
                 Ok(JobState {

@@ -23,12 +23,7 @@ pub struct Readers {
 
 impl Readers {
     pub fn new(path: PathBuf, clock: Arc<dyn Clock>) -> Readers {
-        Readers {
-            path,
-            clock,
-            idle: Mutex::new(Vec::new()),
-            places: Semaphore::new(READERS_MAX),
-        }
+        Readers { path, clock, idle: Mutex::new(Vec::new()), places: Semaphore::new(READERS_MAX) }
     }
 
     /// Runs a query on a connection of its own.

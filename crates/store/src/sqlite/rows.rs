@@ -35,10 +35,7 @@ impl ToSql for Bits {
 
 impl FromSql for Bits {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Bits> {
-        let bytes: [u8; 16] = value
-            .as_blob()?
-            .try_into()
-            .map_err(|_| FromSqlError::InvalidType)?;
+        let bytes: [u8; 16] = value.as_blob()?.try_into().map_err(|_| FromSqlError::InvalidType)?;
         Ok(Bits(bytes))
     }
 }
@@ -107,31 +104,24 @@ pub fn work(row: &Row<'_>) -> rusqlite::Result<WorkRow> {
         attempts: row.get(6)?,
         max_attempts: row.get(7)?,
         fence: row.get(8)?,
-        event: row
-            .get::<_, Option<Bits>>(9)?
-            .map(|bits| EventId::from_bytes(bits.0)),
+        event: row.get::<_, Option<Bits>>(9)?.map(|bits| EventId::from_bytes(bits.0)),
         scope: Ulid::from_bytes(row.get::<_, Bits>(10)?.0),
         subject: row.get(11)?,
         meta: meta(row.get(12)?),
-        held: held
-            .map(|code| known(code, HeldReason::from_code))
-            .transpose()?,
+        held: held.map(|code| known(code, HeldReason::from_code)).transpose()?,
         last_error: row.get(14)?,
         worker: row.get(15)?,
         started_at: row.get::<_, Option<i64>>(16)?.map(time),
         lease_expires_at: row.get::<_, Option<i64>>(17)?.map(time),
         cancel_requested: row.get::<_, Option<i64>>(18)?.is_some(),
         finished_at: row.get::<_, Option<i64>>(19)?.map(time),
-        replayed_as: row
-            .get::<_, Option<Bits>>(20)?
-            .map(|bits| WorkId::from_bytes(bits.0)),
+        replayed_as: row.get::<_, Option<Bits>>(20)?.map(|bits| WorkId::from_bytes(bits.0)),
     })
 }
 
 /// What an item carries besides what the queue needs; most carry nothing.
 pub fn meta(text: Option<String>) -> WorkMeta {
-    text.and_then(|text| serde_json::from_str(&text).ok())
-        .unwrap_or_default()
+    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
 
 /// The column for [`meta`].
@@ -144,9 +134,7 @@ pub const RECEIPT: &str = "id, event_id, remote_addr, verdict, latency_us, detai
 pub fn receipt(row: &Row<'_>) -> rusqlite::Result<ReceiptRow> {
     Ok(ReceiptRow {
         id: ReceiptId::from_bytes(row.get::<_, Bits>(0)?.0),
-        event: row
-            .get::<_, Option<Bits>>(1)?
-            .map(|bits| EventId::from_bytes(bits.0)),
+        event: row.get::<_, Option<Bits>>(1)?.map(|bits| EventId::from_bytes(bits.0)),
         remote_addr: row.get(2)?,
         verdict: known(row.get(3)?, Verdict::from_code)?,
         latency_us: row.get(4)?,
@@ -179,6 +167,5 @@ pub fn audit(tx: &Connection, entry: &AuditEntry) -> Result<()> {
 
 /// All rows of a query.
 pub fn collect<T>(rows: impl Iterator<Item = rusqlite::Result<T>>) -> Result<Vec<T>> {
-    rows.collect::<rusqlite::Result<Vec<T>>>()
-        .map_err(unavailable)
+    rows.collect::<rusqlite::Result<Vec<T>>>().map_err(unavailable)
 }

@@ -58,21 +58,10 @@ impl Settings for Sqlite {
                 .map_err(unavailable)?;
             let id =
                 id.ok_or_else(|| StoreError::Exists(format!("there is a tenant {slug} already")))?;
-            audit(
-                tx,
-                &AuditEntry {
-                    tenant: Some(TenantId(id)),
-                    ..entry.clone()
-                },
-            )?;
+            audit(tx, &AuditEntry { tenant: Some(TenantId(id)), ..entry.clone() })?;
             let slug = slug.clone();
             let settings = settings.clone();
-            Ok(Once::Now(Tenant {
-                id: TenantId(id),
-                slug,
-                settings,
-                created_at: now,
-            }))
+            Ok(Once::Now(Tenant { id: TenantId(id), slug, settings, created_at: now }))
         })
         .await
     }
@@ -135,9 +124,7 @@ impl Settings for Sqlite {
                          AND (expires_at IS NULL OR expires_at > ?2)"
                     ))
                     .and_then(|mut select| {
-                        select
-                            .query_row((&hash[..], now.as_millis()), key_row)
-                            .optional()
+                        select.query_row((&hash[..], now.as_millis()), key_row).optional()
                     })
                     .map_err(unavailable)
             })
@@ -168,12 +155,7 @@ impl Settings for Sqlite {
                 .execute(
                     "UPDATE keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL
                      AND (?3 OR tenant IS ?4)",
-                    (
-                        Bits(id.to_bytes()),
-                        now.as_millis(),
-                        reach.is_none(),
-                        reach_column(reach),
-                    ),
+                    (Bits(id.to_bytes()), now.as_millis(), reach.is_none(), reach_column(reach)),
                 )
                 .map_err(unavailable)?;
             found(changed)?;
@@ -292,9 +274,7 @@ impl Settings for Sqlite {
                 connection
                     .prepare_cached(&format!("SELECT {SOURCE} FROM sources WHERE id = ?1"))
                     .and_then(|mut select| {
-                        select
-                            .query_row([Bits(id.to_bytes())], source_row)
-                            .optional()
+                        select.query_row([Bits(id.to_bytes())], source_row).optional()
                     })
                     .map_err(unavailable)
             })
@@ -341,14 +321,9 @@ impl Settings for Sqlite {
                 ))
             })
             .and_then(|_| {
-                tx.query_row("SELECT id FROM lanes WHERE key = ?1", [&hash[..]], |row| {
-                    row.get(0)
-                })
+                tx.query_row("SELECT id FROM lanes WHERE key = ?1", [&hash[..]], |row| row.get(0))
             })
-            .map(|id| Lane {
-                id: LaneId(id),
-                key: key.clone(),
-            })
+            .map(|id| Lane { id: LaneId(id), key: key.clone() })
             .map_err(unavailable)
         })
         .await
@@ -375,11 +350,9 @@ impl Settings for Sqlite {
         self.readers
             .read(move |connection, _| {
                 connection
-                    .query_row(
-                        "SELECT count(*) FROM lanes WHERE tenant = ?1",
-                        [tenant.0],
-                        |row| row.get(0),
-                    )
+                    .query_row("SELECT count(*) FROM lanes WHERE tenant = ?1", [tenant.0], |row| {
+                        row.get(0)
+                    })
                     .map_err(unavailable)
             })
             .await
@@ -396,10 +369,7 @@ impl Settings for Sqlite {
                     .map_err(unavailable)?;
                 let before = Bits(cursor.before.unwrap_or(Ulid::MAX).to_bytes());
                 let rows = select
-                    .query_map(
-                        (tenant.map(|tenant| tenant.0), before, cursor.limit),
-                        audit_row,
-                    )
+                    .query_map((tenant.map(|tenant| tenant.0), before, cursor.limit), audit_row)
                     .map_err(unavailable)?;
                 collect(rows)
             })
@@ -434,12 +404,7 @@ pub(super) fn remember(
     tx.query_row(
         "SELECT body_hash, answer FROM idempotency WHERE key = ?1",
         [Bits(once.key)],
-        |row| {
-            Ok(Replayed {
-                body_hash: row.get(0)?,
-                answer: row.get::<_, SealedColumn>(1)?.0,
-            })
-        },
+        |row| Ok(Replayed { body_hash: row.get(0)?, answer: row.get::<_, SealedColumn>(1)?.0 }),
     )
     .map(Some)
     .map_err(unavailable)
@@ -452,17 +417,11 @@ pub(super) fn changed_meanwhile() -> StoreError {
 /// The hash that identifies a lane.
 pub(crate) fn lane_hash(key: &LaneKey) -> [u8; 16] {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key.text().as_bytes());
-    digest.as_ref()[..16]
-        .try_into()
-        .expect("SHA-256 has 32 bytes")
+    digest.as_ref()[..16].try_into().expect("SHA-256 has 32 bytes")
 }
 
 fn found(changed: usize) -> Result<()> {
-    if changed == 0 {
-        Err(StoreError::NotFound)
-    } else {
-        Ok(())
-    }
+    if changed == 0 { Err(StoreError::NotFound) } else { Ok(()) }
 }
 
 fn settings_text(settings: &TenantSettings) -> String {
@@ -498,11 +457,7 @@ fn insert_key(tx: &Connection, record: &KeyRecord) -> Result<()> {
             ),
         )
         .map_err(unavailable)?;
-    if added == 0 {
-        Err(StoreError::Exists("the key is there already".to_owned()))
-    } else {
-        Ok(())
-    }
+    if added == 0 { Err(StoreError::Exists("the key is there already".to_owned())) } else { Ok(()) }
 }
 
 fn tenant_row(row: &Row<'_>) -> rusqlite::Result<Tenant> {
@@ -550,9 +505,7 @@ fn lane_row(row: &Row<'_>) -> rusqlite::Result<Lane> {
             tenant: TenantId(row.get(1)?),
             kind: known(row.get(2)?, WorkKind::from_code)?,
             priority: known(row.get(3)?, Priority::from_code)?,
-            origin: row
-                .get::<_, Option<Bits>>(4)?
-                .map(|bits| Ulid::from_bytes(bits.0)),
+            origin: row.get::<_, Option<Bits>>(4)?.map(|bits| Ulid::from_bytes(bits.0)),
             name: row.get(5)?,
             executor: row.get(6)?,
         },

@@ -26,20 +26,12 @@ impl WorkMoves for Sqlite {
         items: Vec<NewWork>,
         once: Option<Idempotency>,
     ) -> Result<Once<Vec<WorkId>>> {
-        let bytes = items
-            .iter()
-            .filter_map(|item| item.input.as_ref())
-            .map(Sealed::len)
-            .sum();
+        let bytes = items.iter().filter_map(|item| item.input.as_ref()).map(Sealed::len).sum();
         self.write_whole(bytes, move |tx, now| {
             if let Some(before) = remember(tx, now, once.as_ref())? {
                 return Ok(Once::Before(before));
             }
-            items
-                .iter()
-                .map(|item| create(tx, now, item))
-                .collect::<Result<_>>()
-                .map(Once::Now)
+            items.iter().map(|item| create(tx, now, item)).collect::<Result<_>>().map(Once::Now)
         })
         .await
     }
@@ -128,11 +120,7 @@ fn create(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<WorkId> {
 
 fn insert(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<()> {
     let later = item.run_at.filter(|at| *at > now);
-    let state = if later.is_some() {
-        State::Scheduled
-    } else {
-        State::Pending
-    };
+    let state = if later.is_some() { State::Scheduled } else { State::Pending };
     tx.prepare_cached(
         "INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
                            event_id, scope, subject, meta)
@@ -211,10 +199,7 @@ fn replay(tx: &Connection, now: Timestamp, request: &Replay) -> Result<LaneId> {
                 event: old.event,
                 scope: (!request.fresh_scope).then_some(old.scope),
                 subject: old.subject,
-                meta: WorkMeta {
-                    parent_id: Some(old.id.text(old.kind)),
-                    ..old.meta
-                },
+                meta: WorkMeta { parent_id: Some(old.id.text(old.kind)), ..old.meta },
                 ..new(old.lane)
             }
         }
@@ -280,12 +265,8 @@ pub(super) fn find(
             .and_then(|mut select| select.query_row(key, work).optional())
             .map_err(unavailable)
     };
-    match one(format!(
-        "SELECT {WORK_LIVE} FROM work WHERE tenant = ?1 AND id = ?2"
-    ))? {
+    match one(format!("SELECT {WORK_LIVE} FROM work WHERE tenant = ?1 AND id = ?2"))? {
         Some(row) => Ok(Some(row)),
-        None => one(format!(
-            "SELECT {WORK_DONE} FROM work_done WHERE tenant = ?1 AND id = ?2"
-        )),
+        None => one(format!("SELECT {WORK_DONE} FROM work_done WHERE tenant = ?1 AND id = ?2")),
     }
 }

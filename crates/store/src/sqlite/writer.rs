@@ -81,11 +81,7 @@ where
             return Err(error.clone());
         }
         if self.savepoint {
-            let end = if done.is_ok() {
-                "RELEASE one"
-            } else {
-                "ROLLBACK TO one; RELEASE one"
-            };
+            let end = if done.is_ok() { "RELEASE one" } else { "ROLLBACK TO one; RELEASE one" };
             tx.execute_batch(end).map_err(unavailable)?;
         }
         self.done = Some(done);
@@ -137,12 +133,7 @@ impl Writer {
     ) -> Result<Writer> {
         let problem = |error: std::io::Error| StoreError::Unavailable(error.to_string());
         let checkpointer = Checkpointer::start(path.clone()).map_err(problem)?;
-        let mut core = Core {
-            connection: Some(connection),
-            path,
-            durability,
-            clock,
-        };
+        let mut core = Core { connection: Some(connection), path, durability, clock };
         let way = match drive {
             Drive::Inline => Way::Inline(Mutex::new(core)),
             Drive::Thread => {
@@ -151,16 +142,10 @@ impl Writer {
                     .name("sqlite-writer".to_owned())
                     .spawn(move || core.serve(&waiting))
                     .map_err(problem)?;
-                Way::Thread {
-                    queue: Some(queue),
-                    thread: Some(thread),
-                }
+                Way::Thread { queue: Some(queue), thread: Some(thread) }
             }
         };
-        Ok(Writer {
-            way,
-            _checkpointer: checkpointer,
-        })
+        Ok(Writer { way, _checkpointer: checkpointer })
     }
 
     fn submit(&self, call: Box<dyn Waiting>) -> Result<()> {
@@ -213,9 +198,7 @@ impl Core {
         match self.attempt(&mut batch) {
             Ok(()) => batch.into_iter().for_each(|call| call.answer(Ok(()))),
             Err(error) if batch.len() == 1 => {
-                batch
-                    .into_iter()
-                    .for_each(|call| call.answer(Err(error.clone())));
+                batch.into_iter().for_each(|call| call.answer(Err(error.clone())));
             }
             Err(_) => {
                 for call in batch {
@@ -322,13 +305,7 @@ impl Sqlite {
     {
         let _place = self.admission.enter(bytes)?;
         let (reply, answer) = oneshot::channel();
-        self.writer.submit(Box::new(Call {
-            apply,
-            done: None,
-            reply,
-            bytes,
-            savepoint,
-        }))?;
+        self.writer.submit(Box::new(Call { apply, done: None, reply, bytes, savepoint }))?;
         answer.await.map_err(|_| stopped())?
     }
 }

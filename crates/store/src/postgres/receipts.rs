@@ -1,0 +1,123 @@
+//! Receipts: repeats are counted and a few kept, rejections kept and trimmed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use deadpool_postgres::GenericClient;
+use wakepost_domain::receipt::Verdict;
+use wakepost_domain::{EventId, limits};
+
+use super::fault::Fault;
+use super::rows::{execute, get, opt_text, query, ulid, uuid};
+use crate::error::Result;
+use crate::moves::{NewEvent, NewReceipt};
+
+/// The receipts of an event's repeats stand side by side, from `at` on, and as many are kept as there is
+/// room for. Events come, and are locked, in their order.
+const COUNT: &str = "
+WITH counted AS (
+  UPDATE events e SET duplicates = e.duplicates + f.repeats
+  FROM unnest($1::int[], $2::uuid[], $3::int[], $4::int[]) AS f (tenant, id, repeats, at)
+  WHERE e.tenant = f.tenant AND e.id = f.id
+  RETURNING e.tenant, e.id, e.route, f.at,
+            least(f.repeats, $10::int - (e.duplicates - f.repeats)) AS room
+), kept AS (
+  INSERT INTO receipts (id, tenant, source, event_id, remote_addr, verdict, latency_us, detail)
+  SELECT ($5::uuid[])[n], c.tenant, ($6::uuid[])[n], c.id, ($7::text[])[n], $11::smallint,
+         ($8::int[])[n], ($9::text[])[n]
+  FROM counted c CROSS JOIN LATERAL generate_series(c.at, c.at + c.room - 1) AS s (n)
+  ON CONFLICT (id) DO NOTHING
+)
+SELECT id, route FROM counted";
+
+/// Counts repeats, keeps their receipts if not too many are kept, and answers the firsts' routes.
+pub async fn count_repeats(
+    client: &impl GenericClient,
+    repeats: &[(&NewEvent, EventId)],
+) -> std::result::Result<HashMap<EventId, i16>, Fault> {
+    let mut by_first: BTreeMap<EventId, Vec<&NewEvent>> = BTreeMap::new();
+    for (new, first) in repeats {
+        by_first.entry(*first).or_default().push(new);
+    }
+    let (mut tenants, mut firsts, mut counts, mut at) = (vec![], vec![], vec![], vec![]);
+    let mut receipts: Vec<&NewReceipt> = Vec::new();
+    for (first, copies) in &by_first {
+        tenants.push(copies[0].event.tenant.0);
+        firsts.push(uuid(first.0));
+        counts.push(copies.len() as i32);
+        // SQL counts from 1. No more of an event's receipts than could be kept.
+        at.push(receipts.len() as i32 + 1);
+        let most = limits::DUPLICATE_RECEIPTS_KEPT as usize;
+        receipts.extend(copies.iter().take(most).map(|new| &new.receipt));
+    }
+    macro_rules! column {
+        ($receipt:ident => $of:expr) => {
+            receipts.iter().map(|$receipt| $of).collect::<Vec<_>>()
+        };
+    }
+    let rows = query(
+        client,
+        COUNT,
+        &[
+            &tenants,
+            &firsts,
+            &counts,
+            &at,
+            &column!(receipt => uuid(receipt.id.0)),
+            &column!(receipt => uuid(receipt.source.0)),
+            &column!(receipt => opt_text(&receipt.remote_addr)),
+            &column!(receipt => receipt.latency_us),
+            &column!(receipt => opt_text(&receipt.detail)),
+            &limits::DUPLICATE_RECEIPTS_KEPT,
+            &(Verdict::Duplicate as i16),
+        ],
+    )
+    .await?;
+    let mut routes = HashMap::new();
+    for row in &rows {
+        routes.insert(EventId(ulid(get(row, 0)?)), get(row, 1)?);
+    }
+    Ok(routes)
+}
+
+pub async fn insert_rejections(client: &impl GenericClient, batch: &[NewReceipt]) -> Result<()> {
+    macro_rules! column {
+        ($one:ident => $of:expr) => {
+            batch.iter().map(|$one| $of).collect::<Vec<_>>()
+        };
+    }
+    execute(
+        client,
+        "INSERT INTO receipts (id, tenant, source, remote_addr, verdict, latency_us, detail)
+         SELECT * FROM unnest($1::uuid[], $2::int[], $3::uuid[], $4::text[], $5::smallint[],
+                              $6::int[], $7::text[])
+         ON CONFLICT (id) DO NOTHING",
+        &[
+            &column!(new => uuid(new.id.0)),
+            &column!(new => new.tenant.0),
+            &column!(new => uuid(new.source.0)),
+            &column!(new => opt_text(&new.remote_addr)),
+            &column!(new => new.verdict as i16),
+            &column!(new => new.latency_us),
+            &column!(new => opt_text(&new.detail)),
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Keeps the latest rejections of each source, so that a flood of them cannot grow the database. What
+/// another node is trimming just now is left to it.
+pub async fn trim_rejections(client: &impl GenericClient, batch: &[NewReceipt]) -> Result<()> {
+    let sources: BTreeSet<_> = batch.iter().map(|new| uuid(new.source.0)).collect();
+    execute(
+        client,
+        "DELETE FROM receipts WHERE id IN (
+           SELECT r.id FROM unnest($1::uuid[]) AS s (source) CROSS JOIN LATERAL (
+             SELECT id FROM receipts
+             WHERE source = s.source AND event_id IS NULL
+             ORDER BY id DESC OFFSET $2::bigint FOR UPDATE SKIP LOCKED) r)",
+        &[&sources.into_iter().collect::<Vec<_>>(), &limits::REJECTIONS_KEPT],
+    )
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Retention: removes old history in small steps.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+use wakepost_domain::{Timestamp, Ulid};
+
+use super::rows::{Bits, unavailable};
+use crate::error::Result;
+use crate::failpoint;
+use crate::moves::{PruneBefore, Pruned};
+
+/// How many rows one step removes, in each table.
+const STEP: i64 = 500;
+/// How many keys one step looks at.
+const WALK_STEP: i64 = 5000;
+
+/// What goes when it is older than a moment: how to find it (`?1` is the first id to keep, `?2` how many),
+/// and how to remove it by its primary key. Found first and removed one by one, since SQLite searches by the
+/// first column alone where two are compared with a list.
+struct Slice {
+    find: &'static str,
+    remove: &'static str,
+    cut: fn(&PruneBefore) -> Timestamp,
+}
+
+/// Bodies of live work and of kept dead letters stay; effects stay as long as any item that shares them, so
+/// that no replay can repeat one.
+const SLICES: [Slice; 8] = [
+    Slice {
+        find: "SELECT b.id FROM bodies b WHERE b.id < ?1
+                 AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = b.tenant AND w.id = b.id)
+                 AND NOT EXISTS (SELECT 1 FROM work w WHERE w.event_id = b.id AND w.event_id <> w.id)
+                 AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = b.tenant AND d.id = b.id
+                                 AND d.state = 8 AND d.replayed_as IS NULL)
+                 AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.event_id = b.id
+                                 AND d.event_id <> d.id AND d.state = 8 AND d.replayed_as IS NULL)
+               ORDER BY b.id LIMIT ?2",
+        remove: "DELETE FROM bodies WHERE id = ?1",
+        cut: |before| before.bodies,
+    },
+    Slice {
+        find: "SELECT e.tenant, e.id FROM tenants t CROSS JOIN events e
+               WHERE e.tenant = t.id AND e.id < ?1 LIMIT ?2",
+        remove: "DELETE FROM events WHERE tenant = ?1 AND id = ?2",
+        cut: |before| before.events,
+    },
+    Slice {
+        find: "SELECT d.tenant, d.id FROM tenants t CROSS JOIN work_done d
+               WHERE d.tenant = t.id AND d.id < ?1 LIMIT ?2",
+        remove: "DELETE FROM work_done WHERE tenant = ?1 AND id = ?2",
+        cut: |before| before.runs,
+    },
+    Slice {
+        find: "SELECT a.work_id, a.fence FROM attempts a WHERE a.work_id < ?1
+                 AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = a.tenant AND w.id = a.work_id)
+               LIMIT ?2",
+        remove: "DELETE FROM attempts WHERE work_id = ?1 AND fence = ?2",
+        cut: |before| before.runs,
+    },
+    Slice {
+        find: "SELECT s.work_id FROM job_state s WHERE s.work_id < ?1
+                 AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = s.tenant AND w.id = s.work_id)
+               LIMIT ?2",
+        remove: "DELETE FROM job_state WHERE work_id = ?1",
+        cut: |before| before.runs,
+    },
+    Slice {
+        find: "SELECT p.work_id, p.seq FROM progress p WHERE p.work_id < ?1
+                 AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = p.tenant AND w.id = p.work_id)
+               LIMIT ?2",
+        remove: "DELETE FROM progress WHERE work_id = ?1 AND seq = ?2",
+        cut: |before| before.runs,
+    },
+    Slice {
+        find: "SELECT e.scope, e.key FROM effects e WHERE e.scope < ?1
+                 AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = e.tenant AND w.id = e.scope)
+                 AND NOT EXISTS (SELECT 1 FROM work w WHERE w.scope = e.scope AND w.scope <> w.id)
+                 AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = e.tenant AND d.id = e.scope)
+                 AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.scope = e.scope AND d.scope <> d.id)
+               LIMIT ?2",
+        remove: "DELETE FROM effects WHERE scope = ?1 AND key = ?2",
+        cut: |before| before.runs,
+    },
+    Slice {
+        find: "SELECT id FROM receipts WHERE id < ?1 ORDER BY id LIMIT ?2",
+        remove: "DELETE FROM receipts WHERE id = ?1",
+        cut: |before| before.receipts,
+    },
+];
+
+/// One step of retention.
+pub fn prune(
+    tx: &Connection,
+    now: Timestamp,
+    before: &PruneBefore,
+    walk: &mut Walk,
+) -> Result<Pruned> {
+    let mut pruned = Pruned::default();
+    for slice in &SLICES {
+        let cut = Bits(Ulid::floor((slice.cut)(before)).to_bytes());
+        let found = find(tx, slice.find, cut).map_err(unavailable)?;
+        for key in &found {
+            tx.prepare_cached(slice.remove)
+                .and_then(|mut remove| remove.execute(params_from_iter(key)))
+                .map_err(unavailable)?;
+        }
+        pruned.rows += found.len() as u64;
+        pruned.more |= found.len() as i64 >= STEP;
+        failpoint::pass("retention.mid_batch")?;
+    }
+    for (place, table, guard) in [
+        (&mut walk.idempotency, "idempotency", ""),
+        (
+            &mut walk.dedup,
+            "dedup_keys",
+            "AND NOT EXISTS (SELECT 1 FROM bodies b WHERE b.id = dedup_keys.event_id)",
+        ),
+    ] {
+        let removed = walk_keys(tx, now, table, guard, place).map_err(unavailable)?;
+        pruned.rows += removed;
+        pruned.more |= removed > 0;
+    }
+    Ok(pruned)
+}
+
+fn find(tx: &Connection, sql: &str, cut: Bits) -> rusqlite::Result<Vec<Vec<Value>>> {
+    let mut select = tx.prepare_cached(sql)?;
+    let columns = select.column_count();
+    select
+        .query_map((cut, STEP), |row| (0..columns).map(|column| row.get(column)).collect())?
+        .collect()
+}
+
+/// Where the walks through the tables of keys stand. A restart begins anew, which costs nothing.
+#[derive(Debug, Default)]
+pub struct Walk {
+    dedup: Vec<u8>,
+    idempotency: Vec<u8>,
+}
+
+/// Looks at the next keys in order and removes those whose time is over, except a dedup key whose body is
+/// still there: it never ends before the body it guards. No index on the expiry is needed for this.
+fn walk_keys(
+    tx: &Connection,
+    now: Timestamp,
+    table: &str,
+    guard: &str,
+    place: &mut Vec<u8>,
+) -> rusqlite::Result<u64> {
+    let end: Option<Vec<u8>> = tx
+        .prepare_cached(&format!(
+            "SELECT max(key) FROM (SELECT key FROM {table} WHERE key > ?1 ORDER BY key LIMIT ?2)"
+        ))?
+        .query_row((&*place, WALK_STEP), |row| row.get(0))?;
+    let Some(end) = end else {
+        let at_start = place.is_empty();
+        place.clear();
+        // Past the last key: begin anew.
+        return if at_start { Ok(0) } else { walk_keys(tx, now, table, guard, place) };
+    };
+    let removed = tx
+        .prepare_cached(&format!(
+            "DELETE FROM {table} WHERE key > ?1 AND key <= ?2 AND expires_at <= ?3 {guard}"
+        ))?
+        .execute((&*place, &end, now.as_millis()))?;
+    *place = end;
+    Ok(removed as u64)
+}
