@@ -32,18 +32,11 @@ pub fn install(need: &Need) -> anyhow::Result<()> {
     }
     eprintln!("{} is missing: installing {packages}", need.what);
     process::run(apt_get().arg("update"))?;
-    process::run(
-        apt_get()
-            .args(["install", "-y", "--no-install-recommends"])
-            .args(need.debian),
-    )
+    process::run(apt_get().args(["install", "-y", "--no-install-recommends"]).args(need.debian))
 }
 
 fn has_apt() -> bool {
-    apt_get()
-        .arg("--version")
-        .output()
-        .is_ok_and(|output| output.status.success())
+    apt_get().arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
 fn apt_get() -> Command {

@@ -64,11 +64,7 @@ impl Postgres {
             let server =
                 Server::start(&programs, &account, directory.path(), durability.settings())?;
             if let Some(server) = server {
-                return Ok(Self {
-                    server,
-                    _directory: directory,
-                    version: programs.version(),
-                });
+                return Ok(Self { server, _directory: directory, version: programs.version() });
             }
         }
         bail!("PostgreSQL found its port taken {PORTS_TRIED_MAX} times in a row");
@@ -76,10 +72,7 @@ impl Postgres {
 
     /// The address of the database `postgres`, as superuser.
     pub fn url(&self) -> String {
-        format!(
-            "postgres://postgres@127.0.0.1:{}/postgres",
-            self.server.port()
-        )
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.server.port())
     }
 
     /// The major version of the server.
@@ -108,12 +101,7 @@ fn create_cluster(programs: &Programs, account: &Account, directory: &Path) -> a
     let output = account
         .command(programs.initdb())
         .current_dir(directory)
-        .args([
-            "--username=postgres",
-            "--auth=trust",
-            "--encoding=UTF8",
-            "--locale=C",
-        ])
+        .args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"])
         .args(["--no-sync", "--pgdata=data"])
         .stdin(Stdio::null())
         .output()
@@ -122,10 +110,7 @@ fn create_cluster(programs: &Programs, account: &Account, directory: &Path) -> a
         bail!(Interrupted);
     }
     if !output.status.success() {
-        bail!(
-            "initdb failed: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        bail!("initdb failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
 }

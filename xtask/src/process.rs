@@ -63,10 +63,7 @@ fn shown(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program());
     let program = program.file_name().unwrap_or(program.as_os_str());
     let words = std::iter::once(program).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 /// Waits for the child in a process group of its own: a Ctrl-C at the terminal reaches only us, and
@@ -115,10 +112,7 @@ mod tests {
     #[test]
     fn cargo_runs_without_the_variables_of_this_package() {
         let removed = cargo();
-        let names: Vec<_> = removed
-            .get_envs()
-            .filter(|(_, value)| value.is_none())
-            .collect();
+        let names: Vec<_> = removed.get_envs().filter(|(_, value)| value.is_none()).collect();
         assert!(names.iter().any(|(name, _)| *name == "CARGO_PKG_NAME"));
     }
 }

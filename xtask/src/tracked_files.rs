@@ -12,25 +12,16 @@ use crate::workspace;
 const HOME_PATHS: &str = "(^|[^A-Za-z0-9_.~-])/(root|home)/";
 
 /// Hosts that anyone may name.
-const PUBLIC_HOSTS: &[&str] = &[
-    "crates.io",
-    "index.crates.io",
-    "static.crates.io",
-    "github.com",
-];
+const PUBLIC_HOSTS: &[&str] = &["crates.io", "index.crates.io", "static.crates.io", "github.com"];
 
 /// Fails when a tracked file names such a place, after showing where.
 pub fn check() -> anyhow::Result<()> {
     let mut grep = Command::new("git");
-    grep.current_dir(workspace::root())
-        .args(["grep", "-nIE", "-e", HOME_PATHS]);
+    grep.current_dir(workspace::root()).args(["grep", "-nIE", "-e", HOME_PATHS]);
     for host in registry_hosts()? {
         grep.args(["-e", &host.replace('.', "\\.")]);
     }
-    let status = grep
-        .stdin(Stdio::null())
-        .status()
-        .context("running git grep")?;
+    let status = grep.stdin(Stdio::null()).status().context("running git grep")?;
     match status.code() {
         Some(0) => bail!("the lines above name a place on someone's machine"),
         Some(1) => Ok(()),
@@ -52,26 +43,18 @@ fn cargo_config() -> Option<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")))?;
     // The second is the name of old, which Cargo still reads.
-    ["config.toml", "config"]
-        .map(|name| home.join(name))
-        .into_iter()
-        .find(|path| path.is_file())
+    ["config.toml", "config"].map(|name| home.join(name)).into_iter().find(|path| path.is_file())
 }
 
 fn replacement_hosts(config: &str) -> anyhow::Result<Vec<String>> {
     let config: toml::Table = config.parse()?;
     let urls = |table: &str, key: &'static str| {
         let entries = config.get(table).and_then(toml::Value::as_table).cloned();
-        entries
-            .into_iter()
-            .flatten()
-            .filter_map(move |(_, entry)| entry.get(key).cloned())
+        entries.into_iter().flatten().filter_map(move |(_, entry)| entry.get(key).cloned())
     };
     let hosts = urls("source", "registry").chain(urls("registries", "index"));
     let hosts = hosts.filter_map(|url| host(url.as_str()?).map(str::to_owned));
-    Ok(hosts
-        .filter(|host| !PUBLIC_HOSTS.contains(&host.as_str()))
-        .collect())
+    Ok(hosts.filter(|host| !PUBLIC_HOSTS.contains(&host.as_str())).collect())
 }
 
 fn host(url: &str) -> Option<&str> {
@@ -99,18 +82,11 @@ mod tests {
             [registries.ours]
             index = "sparse+http://ours.example/"
         "#;
-        assert_eq!(
-            replacement_hosts(config).unwrap(),
-            ["mirror.example", "ours.example"]
-        );
+        assert_eq!(replacement_hosts(config).unwrap(), ["mirror.example", "ours.example"]);
     }
 
     #[test]
     fn a_configuration_without_registries_names_no_host() {
-        assert!(
-            replacement_hosts("[net]\noffline = true")
-                .unwrap()
-                .is_empty()
-        );
+        assert!(replacement_hosts("[net]\noffline = true").unwrap().is_empty());
     }
 }

@@ -53,12 +53,7 @@ impl<T> Call<T> {
         let client = &self.client;
         let answer = client
             .transport
-            .send(
-                self.request?,
-                client.url(),
-                self.timeout,
-                client.body_bytes_max,
-            )
+            .send(self.request?, client.url(), self.timeout, client.body_bytes_max)
             .await?;
         match answer.status {
             status if status.is_success() => Ok(answer.body),
@@ -127,12 +122,7 @@ pub(crate) fn delete<'a>(path: &'a [&'a str]) -> Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn new(method: Method, path: &'a [&'a str]) -> Parts<'a> {
-        Parts {
-            method,
-            path,
-            query: Ok(Vec::new()),
-            body: None,
-        }
+        Parts { method, path, query: Ok(Vec::new()), body: None }
     }
 
     fn body(mut self, body: &impl Serialize) -> Parts<'a> {
@@ -220,15 +210,9 @@ fn problem(answer: &Answer) -> Problem {
     let mut problem: Problem = serde_json::from_slice(&answer.body).unwrap_or_default();
     problem.status = answer.status.as_u16();
     if problem.title.is_empty() {
-        problem.title = answer
-            .status
-            .canonical_reason()
-            .unwrap_or("refused")
-            .to_owned();
+        problem.title = answer.status.canonical_reason().unwrap_or("refused").to_owned();
     }
-    problem.retry_after_s = answer
-        .headers
-        .get(RETRY_AFTER)
-        .and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    problem.retry_after_s =
+        answer.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
     problem
 }

@@ -33,10 +33,7 @@ impl Client {
         let mut authorization = HeaderValue::from_str(&format!("Bearer {key}"))
             .map_err(|_| Error::Request("the key has characters that no key has".to_owned()))?;
         authorization.set_sensitive(true);
-        Ok(Client {
-            authorization: Some(authorization),
-            ..Client::without_key(url)?
-        })
+        Ok(Client { authorization: Some(authorization), ..Client::without_key(url)? })
     }
 
     /// A client for what needs no key, such as [`Client::health`].

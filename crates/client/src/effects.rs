@@ -37,10 +37,7 @@ pub struct NewEffect {
 
 impl From<&str> for NewEffect {
     fn from(key: &str) -> NewEffect {
-        NewEffect {
-            key: key.to_owned(),
-            ..NewEffect::default()
-        }
+        NewEffect { key: key.to_owned(), ..NewEffect::default() }
     }
 }
 
@@ -112,10 +109,7 @@ struct Abort<'a> {
 impl Client {
     /// `POST /jobs/{id}/effects`
     pub fn begin_effect(&self, job_id: &str, token: &str, effect: &NewEffect) -> Call<Begun> {
-        let body = Begin {
-            lease_token: token,
-            effect,
-        };
+        let body = Begin { lease_token: token, effect };
         self.call(post(&["jobs", job_id, "effects"], &body))
     }
 
@@ -127,19 +121,13 @@ impl Client {
         key: &str,
         result: &Value,
     ) -> Call<Moved> {
-        let body = Commit {
-            lease_token: token,
-            result,
-        };
+        let body = Commit { lease_token: token, result };
         self.call(post(&["jobs", job_id, "effects", key, "commit"], &body))
     }
 
     /// `POST /jobs/{id}/effects/{key}/abort`: it certainly did not happen.
     pub fn abort_effect(&self, job_id: &str, token: &str, key: &str, error: &str) -> Call<Moved> {
-        let body = Abort {
-            lease_token: token,
-            error,
-        };
+        let body = Abort { lease_token: token, error };
         self.call(post(&["jobs", job_id, "effects", key, "abort"], &body))
     }
 }

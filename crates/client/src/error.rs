@@ -114,9 +114,6 @@ mod tests {
             }],
             retry_after_s: None,
         };
-        assert_eq!(
-            problem.to_string(),
-            "Invalid request (422 invalid); note: is required"
-        );
+        assert_eq!(problem.to_string(), "Invalid request (422 invalid); note: is required");
     }
 }

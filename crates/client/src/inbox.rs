@@ -182,9 +182,7 @@ impl From<Wire> for Event {
         let subject = match wire.subject {
             Value::String(text) => Some(text),
             other => {
-                envelope.subject = envelope
-                    .subject
-                    .or_else(|| serde_json::from_value(other).ok());
+                envelope.subject = envelope.subject.or_else(|| serde_json::from_value(other).ok());
                 let of = |s: &Subject| format!("{}:{}:{}", envelope.provider, s.kind, s.id);
                 envelope.subject.as_ref().map(of)
             }

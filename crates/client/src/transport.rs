@@ -58,10 +58,7 @@ impl Transport {
         timeout: Duration,
         body_bytes_max: usize,
     ) -> Result<Answer, Error> {
-        let unreachable = |reason: String| Error::Unreachable {
-            url: base.to_owned(),
-            reason,
-        };
+        let unreachable = |reason: String| Error::Unreachable { url: base.to_owned(), reason };
         let exchange = async {
             let response = self
                 .pool
@@ -78,11 +75,7 @@ impl Transport {
                 }
                 Err(error) => return Err(unreachable(format!("the answer broke off: {error}"))),
             };
-            Ok(Answer {
-                status: parts.status,
-                headers: parts.headers,
-                body,
-            })
+            Ok(Answer { status: parts.status, headers: parts.headers, body })
         };
         tokio::time::timeout(timeout, exchange)
             .await

@@ -16,10 +16,7 @@ fn client(server: &StandIn) -> Client {
 #[tokio::test]
 async fn a_list_sends_its_filters_and_the_key() {
     let server = StandIn::start(|_| {
-        json_answer(
-            200,
-            json!({"data": [{"id": "evt_1", "status": "held"}], "next_cursor": "n"}),
-        )
+        json_answer(200, json!({"data": [{"id": "evt_1", "status": "held"}], "next_cursor": "n"}))
     });
     let query = InboxQuery {
         event_type: Some("issues.*".to_owned()),
@@ -27,18 +24,11 @@ async fn a_list_sends_its_filters_and_the_key() {
         limit: Some(2),
         ..InboxQuery::default()
     };
-    let page = client(&server)
-        .with_tenant("acme")
-        .list_inbox(&query)
-        .await
-        .expect("a page");
+    let page = client(&server).with_tenant("acme").list_inbox(&query).await.expect("a page");
     assert_eq!(page.data[0].envelope.event_id, "evt_1");
     assert_eq!(page.next_cursor.as_deref(), Some("n"));
     let seen = &server.seen()[0];
-    assert_eq!(
-        seen.line,
-        "GET /api/v1/inbox?limit=2&q=a+b%26c&type=issues.*&tenant=acme"
-    );
+    assert_eq!(seen.line, "GET /api/v1/inbox?limit=2&q=a+b%26c&type=issues.*&tenant=acme");
     assert_eq!(seen.authorization, "Bearer k");
 }
 
@@ -51,10 +41,7 @@ async fn fields_that_were_not_set_are_not_sent() {
         "ingest_url": "http://h/in/src_1", "missing_settings": ["a", {"name": "b"}], "secret": "s"}),
         )
     });
-    let new = NewSource {
-        provider: "github".to_owned(),
-        ..NewSource::default()
-    };
+    let new = NewSource { provider: "github".to_owned(), ..NewSource::default() };
     let source = client(&server).create_source(&new).await.expect("a source");
     assert_eq!(source.missing_settings, ["a", "b"]);
     assert!(!format!("{source:?}").contains("\"s\""));
@@ -83,10 +70,7 @@ async fn a_refusal_keeps_its_code_and_fields() {
             "errors": [{"field": "note", "message": "is required"}]}),
         )
     });
-    let error = client(&server)
-        .release_job("job_1", "")
-        .await
-        .expect_err("422");
+    let error = client(&server).release_job("job_1", "").await.expect_err("422");
     let problem = error.problem().expect("a problem");
     assert_eq!((problem.status, problem.code.as_str()), (422, "invalid"));
     assert_eq!(problem.errors[0].field, "note");
@@ -120,10 +104,7 @@ async fn an_answer_over_the_limit_is_not_read_whole() {
     let client = client(&server).with_body_bytes_max(1000);
     let error = client.get_event_raw("evt_1").await.expect_err("too long");
     assert!(error.to_string().contains("1000 bytes"), "{error}");
-    let whole = client
-        .with_body_bytes_max(2000)
-        .get_event_raw("evt_1")
-        .await;
+    let whole = client.with_body_bytes_max(2000).get_event_raw("evt_1").await;
     assert_eq!(whole.expect("the bytes").len(), 2000);
 }
 
@@ -133,14 +114,8 @@ async fn creates_can_carry_an_idempotency_key_and_deletes_have_no_answer() {
         "POST /api/v1/jobs" => json_answer(201, json!({"id": "job_1", "status": "pending"})),
         _ => bytes_answer(204, b""),
     });
-    let new = NewJob {
-        input: json!({"a": 1}),
-        ..NewJob::default()
-    };
-    let job = client(&server)
-        .create_job(&new)
-        .idempotency_key("once")
-        .await;
+    let new = NewJob { input: json!({"a": 1}), ..NewJob::default() };
+    let job = client(&server).create_job(&new).idempotency_key("once").await;
     assert_eq!(job.expect("a job").id, "job_1");
     client(&server).delete_key("key_1").await.expect("deleted");
     assert_eq!(server.seen()[0].idempotency_key, "once");
@@ -158,18 +133,9 @@ async fn worker_calls_carry_the_lease_token() {
         _ => json_answer(200, json!({"id": "job_1", "status": "succeeded"})),
     });
     let client = client(&server);
-    let done = Completion {
-        result: Some(json!(1)),
-        ..Completion::default()
-    };
-    client
-        .complete_job("job_1", "t", &done)
-        .await
-        .expect("done");
-    let lost = client
-        .heartbeat("job_1", "t", Some(9))
-        .await
-        .expect_err("lost");
+    let done = Completion { result: Some(json!(1)), ..Completion::default() };
+    client.complete_job("job_1", "t", &done).await.expect("done");
+    let lost = client.heartbeat("job_1", "t", Some(9)).await.expect_err("lost");
     assert!(lost.is_code("lease_lost"));
     let jobs = [
         Finish {
@@ -180,18 +146,12 @@ async fn worker_calls_carry_the_lease_token() {
         Finish {
             id: "job_2".to_owned(),
             lease_token: "u".to_owned(),
-            outcome: FinishOutcome::Fail(Failure {
-                error: "no".to_owned(),
-                ..Failure::default()
-            }),
+            outcome: FinishOutcome::Fail(Failure { error: "no".to_owned(), ..Failure::default() }),
         },
     ];
     let finished = client.finish_jobs(&jobs).await.expect("finished");
     assert_eq!(finished.jobs[1].code.as_deref(), Some("lease_lost"));
-    let replay = Replay {
-        note: "why".to_owned(),
-        scope: Some(Scope::Fresh),
-    };
+    let replay = Replay { note: "why".to_owned(), scope: Some(Scope::Fresh) };
     client.replay_job("job_1", &replay).await.expect("replayed");
     let bodies: Vec<_> = server.seen().into_iter().map(|seen| seen.body).collect();
     assert_eq!(
@@ -213,8 +173,5 @@ async fn health_is_outside_the_api_and_needs_no_key() {
     let client = Client::without_key(&server.url).expect("a client");
     client.health().await.expect("healthy");
     let seen = &server.seen()[0];
-    assert_eq!(
-        (seen.line.as_str(), seen.authorization.as_str()),
-        ("GET /healthz", "")
-    );
+    assert_eq!((seen.line.as_str(), seen.authorization.as_str()), ("GET /healthz", ""));
 }

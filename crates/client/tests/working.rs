@@ -37,10 +37,7 @@ async fn work_until<W: worker::Worker>(server: &StandIn, last: &str, settings: S
         }
     };
     let run = worker::run(&client, &settings, work, stop);
-    tokio::time::timeout(Duration::from_secs(10), run)
-        .await
-        .expect("it stops")
-        .expect("it works");
+    tokio::time::timeout(Duration::from_secs(10), run).await.expect("it stops").expect("it works");
 }
 
 fn body_of(server: &StandIn, end: &str) -> Value {
@@ -57,29 +54,21 @@ fn settings() -> Settings {
 async fn a_job_is_leased_run_and_completed() {
     let server = one_job(|_| None);
     work_until(&server, "/complete", settings(), async |job: JobContext| {
-        Ok(Completion {
-            result: Some(job.job().input.clone()),
-            ..Completion::default()
-        })
+        Ok(Completion { result: Some(job.job().input.clone()), ..Completion::default() })
     })
     .await;
     assert_eq!(
         body_of(&server, "/lease"),
         json!({"worker": "w", "max": 1, "wait_s": 5, "lease_s": 120})
     );
-    assert_eq!(
-        body_of(&server, "/complete"),
-        json!({"lease_token": "t", "result": {"n": 1}})
-    );
+    assert_eq!(body_of(&server, "/complete"), json!({"lease_token": "t", "result": {"n": 1}}));
 }
 
 #[tokio::test]
 async fn an_error_or_a_panic_fails_the_job() {
     let server = one_job(|_| None);
-    work_until(&server, "/fail", settings(), async |_: JobContext| {
-        Err(Stop::give_up("never"))
-    })
-    .await;
+    work_until(&server, "/fail", settings(), async |_: JobContext| Err(Stop::give_up("never")))
+        .await;
     assert_eq!(
         body_of(&server, "/fail"),
         json!({"lease_token": "t", "error": "never", "retryable": false})
@@ -90,10 +79,7 @@ async fn an_error_or_a_panic_fails_the_job() {
         Ok(Completion::default())
     })
     .await;
-    assert_eq!(
-        body_of(&server, "/fail")["error"],
-        "the worker panicked: oh"
-    );
+    assert_eq!(body_of(&server, "/fail")["error"], "the worker panicked: oh");
 }
 
 #[tokio::test]
@@ -103,10 +89,8 @@ async fn a_report_is_repeated_until_it_is_answered() {
         (seen.line.ends_with("/complete") && reports.fetch_add(1, Ordering::SeqCst) < 2)
             .then(|| problem(503, "unavailable", "later"))
     });
-    work_until(&server, "/complete", settings(), async |_: JobContext| {
-        Ok(Completion::default())
-    })
-    .await;
+    work_until(&server, "/complete", settings(), async |_: JobContext| Ok(Completion::default()))
+        .await;
     let lines = server.lines();
     let reports = lines.iter().filter(|line| line.ends_with("/complete"));
     assert_eq!(reports.count(), 3);
@@ -115,27 +99,17 @@ async fn a_report_is_repeated_until_it_is_answered() {
 #[tokio::test]
 async fn an_effect_is_begun_done_and_committed() {
     let server = one_job(|seen| {
-        seen.line.ends_with("/effects").then(|| {
-            json_answer(
-                200,
-                json!({"decision": "execute", "idempotency_key": "eff_1"}),
-            )
-        })
+        seen.line
+            .ends_with("/effects")
+            .then(|| json_answer(200, json!({"decision": "execute", "idempotency_key": "eff_1"})))
     });
     work_until(&server, "/complete", settings(), async |job: JobContext| {
-        let sent: String = job
-            .effect("email:welcome", async |key| Ok(format!("sent {key}")))
-            .await?;
-        Ok(Completion {
-            reply: Some(sent),
-            ..Completion::default()
-        })
+        let sent: String =
+            job.effect("email:welcome", async |key| Ok(format!("sent {key}"))).await?;
+        Ok(Completion { reply: Some(sent), ..Completion::default() })
     })
     .await;
-    assert_eq!(
-        body_of(&server, "/effects"),
-        json!({"lease_token": "t", "key": "email:welcome"})
-    );
+    assert_eq!(body_of(&server, "/effects"), json!({"lease_token": "t", "key": "email:welcome"}));
     assert_eq!(
         body_of(&server, "/effects/email:welcome/commit"),
         json!({"lease_token": "t", "result": "sent eff_1"})
@@ -147,20 +121,12 @@ async fn an_effect_is_begun_done_and_committed() {
 async fn a_committed_effect_is_not_done_again() {
     let server = one_job(|seen| {
         seen.line.ends_with("/effects").then(|| {
-            json_answer(
-                200,
-                json!({"decision": "skip", "idempotency_key": "e", "result": 7}),
-            )
+            json_answer(200, json!({"decision": "skip", "idempotency_key": "e", "result": 7}))
         })
     });
     work_until(&server, "/complete", settings(), async |job: JobContext| {
-        let stored: u32 = job
-            .effect("e", async |_| panic!("it was done already"))
-            .await?;
-        Ok(Completion {
-            result: Some(stored.into()),
-            ..Completion::default()
-        })
+        let stored: u32 = job.effect("e", async |_| panic!("it was done already")).await?;
+        Ok(Completion { result: Some(stored.into()), ..Completion::default() })
     })
     .await;
     assert_eq!(body_of(&server, "/complete")["result"], 7);
@@ -204,11 +170,7 @@ async fn a_run_that_ended_on_the_server_reports_nothing() {
     })
     .await;
     let lines = server.lines();
-    assert!(
-        !lines
-            .iter()
-            .any(|l| l.ends_with("/complete") || l.ends_with("/fail"))
-    );
+    assert!(!lines.iter().any(|l| l.ends_with("/complete") || l.ends_with("/fail")));
 }
 
 #[tokio::test]
@@ -218,32 +180,21 @@ async fn heartbeats_bring_the_wish_to_cancel() {
             .ends_with("/heartbeat")
             .then(|| json_answer(200, json!({"cancel_requested": true})))
     });
-    let quick = Settings {
-        lease: Duration::from_secs(1),
-        ..settings()
-    };
+    let quick = Settings { lease: Duration::from_secs(1), ..settings() };
     work_until(&server, "/fail", quick, async |job: JobContext| {
         job.cancelled().await;
         Err(Stop::retry("cancelled"))
     })
     .await;
-    assert_eq!(
-        body_of(&server, "/heartbeat"),
-        json!({"lease_token": "t", "extend_s": 1})
-    );
+    assert_eq!(body_of(&server, "/heartbeat"), json!({"lease_token": "t", "extend_s": 1}));
 }
 
 #[tokio::test]
 async fn a_run_whose_lease_is_lost_is_dropped() {
     let server = one_job(|seen| {
-        seen.line
-            .ends_with("/heartbeat")
-            .then(|| problem(409, "lease_lost", "someone else has it"))
+        seen.line.ends_with("/heartbeat").then(|| problem(409, "lease_lost", "someone else has it"))
     });
-    let quick = Settings {
-        lease: Duration::from_secs(1),
-        ..settings()
-    };
+    let quick = Settings { lease: Duration::from_secs(1), ..settings() };
     let dropped = Arc::new(AtomicUsize::new(0));
     let count = dropped.clone();
     work_until(&server, "/heartbeat", quick, move |_: JobContext| {
@@ -260,24 +211,15 @@ async fn a_run_whose_lease_is_lost_is_dropped() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(5), is_dropped)
-        .await
-        .expect("the run is dropped");
+    tokio::time::timeout(Duration::from_secs(5), is_dropped).await.expect("the run is dropped");
     let lines = server.lines();
-    assert!(
-        !lines
-            .iter()
-            .any(|l| l.ends_with("/complete") || l.ends_with("/fail"))
-    );
+    assert!(!lines.iter().any(|l| l.ends_with("/complete") || l.ends_with("/fail")));
 }
 
 #[tokio::test]
 async fn a_stopping_worker_hands_back_what_it_cannot_finish() {
     let server = one_job(|_| None);
-    let hasty = Settings {
-        grace: Duration::from_millis(50),
-        ..settings()
-    };
+    let hasty = Settings { grace: Duration::from_millis(50), ..settings() };
     work_until(&server, "/progress", hasty, async |job: JobContext| {
         job.progress(Default::default()).await?;
         std::future::pending::<()>().await;

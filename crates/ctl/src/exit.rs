@@ -80,21 +80,15 @@ mod tests {
     use super::*;
 
     fn api(status: u16, code: &str) -> anyhow::Error {
-        let problem = Problem {
-            status,
-            code: code.to_owned(),
-            title: "No".to_owned(),
-            ..Problem::default()
-        };
+        let problem =
+            Problem { status, code: code.to_owned(), title: "No".to_owned(), ..Problem::default() };
         Error::Api(Box::new(problem)).into()
     }
 
     #[test]
     fn each_kind_of_failure_has_its_code() {
-        let unreachable = Error::Unreachable {
-            url: "http://h".to_owned(),
-            reason: "refused".to_owned(),
-        };
+        let unreachable =
+            Error::Unreachable { url: "http://h".to_owned(), reason: "refused".to_owned() };
         assert_eq!(code(&anyhow::anyhow!("anything")), 1);
         assert_eq!(code(&api(409, "invalid_state")), 1);
         assert_eq!(code(&api(500, "internal")), 1);

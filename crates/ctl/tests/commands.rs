@@ -22,24 +22,8 @@ fn inbox_list_sends_its_filters_and_prints_whole_ids() {
     });
     let ran = webhookctl(&server.url)
         .args(["inbox", "list", "--source", "src_1", "--provider", "github"])
-        .args([
-            "--type",
-            "issues.*",
-            "--status",
-            "held",
-            "--since",
-            "2026-01-02",
-        ])
-        .args([
-            "--until",
-            "2026-01-03T00:00:00Z",
-            "--q",
-            "a b",
-            "--limit",
-            "2",
-            "--cursor",
-            "c1",
-        ])
+        .args(["--type", "issues.*", "--status", "held", "--since", "2026-01-02"])
+        .args(["--until", "2026-01-03T00:00:00Z", "--q", "a b", "--limit", "2", "--cursor", "c1"])
         .run();
     ran.ends_with(0);
     assert_eq!(
@@ -56,10 +40,7 @@ fn inbox_list_sends_its_filters_and_prints_whole_ids() {
     assert!(lines[1].contains(" days ago"));
     assert!(lines[2].contains("a\\u{1b}[31m\\r\\nb"));
     assert!(!ran.stdout.contains('\u{1b}'), "plain when piped");
-    assert!(
-        ran.stderr
-            .contains("more: webhookctl inbox list --source src_1")
-    );
+    assert!(ran.stderr.contains("more: webhookctl inbox list --source src_1"));
     assert!(ran.stderr.trim_end().ends_with("--cursor 'c 2'"));
     assert!(!ran.stderr.contains("c1"));
 }
@@ -69,11 +50,9 @@ fn json_is_the_servers_in_its_order_wherever_the_flag_stands() {
     let body =
         br#"{"z":[{"id":"evt_01JX9M9M7S7ABCDEFGHJKMNPQR"}],"data":[],"next_cursor":"n","n":1.0}"#;
     let server = StandIn::start(|_| bytes_answer(200, body));
-    for args in [
-        ["--json", "inbox", "list"],
-        ["inbox", "--json", "list"],
-        ["inbox", "list", "--json"],
-    ] {
+    for args in
+        [["--json", "inbox", "list"], ["inbox", "--json", "list"], ["inbox", "list", "--json"]]
+    {
         let ran = webhookctl(&server.url).args(args).run();
         ran.ends_with(0);
         assert_eq!(
@@ -107,9 +86,7 @@ fn inbox_inspect_tells_the_story_of_the_job_that_counts() {
         ),
         other => panic!("{other}"),
     });
-    let ran = webhookctl(&server.url)
-        .args(["inbox", "inspect", "evt_1", "--tenant", "acme"])
-        .run();
+    let ran = webhookctl(&server.url).args(["inbox", "inspect", "evt_1", "--tenant", "acme"]).run();
     ran.ends_with(0);
     for line in [
         "provider        github                       tenant   acme",
@@ -120,45 +97,24 @@ fn inbox_inspect_tells_the_story_of_the_job_that_counts() {
         "next action     1 effect in doubt: decide before retrying",
         "trace           evt_1 → job_2 → run_9",
     ] {
-        assert!(
-            ran.stdout.lines().any(|l| l == line),
-            "{line}\n{}",
-            ran.stdout
-        );
+        assert!(ran.stdout.lines().any(|l| l == line), "{line}\n{}", ran.stdout);
     }
 }
 
 #[test]
 fn a_replay_needs_a_note_and_names_the_new_job() {
     let server = StandIn::start(|_| json_answer(202, json!({"job_id": "job_2"})));
-    webhookctl(&server.url)
-        .args(["inbox", "replay", "evt_1"])
-        .run()
-        .ends_with(2);
+    webhookctl(&server.url).args(["inbox", "replay", "evt_1"]).run().ends_with(2);
     assert!(server.lines().is_empty());
     let ran = webhookctl(&server.url)
-        .args([
-            "inbox",
-            "replay",
-            "evt_1",
-            "--note",
-            "ann: fixed",
-            "--scope",
-            "fresh",
-        ])
+        .args(["inbox", "replay", "evt_1", "--note", "ann: fixed", "--scope", "fresh"])
         .run();
     ran.ends_with(0);
     assert_eq!(ran.stdout, "replayed        evt_1\nas              job_2\n");
-    webhookctl(&server.url)
-        .args(["dlq", "replay", "job_1", "--note", "again"])
-        .run()
-        .ends_with(0);
+    webhookctl(&server.url).args(["dlq", "replay", "job_1", "--note", "again"]).run().ends_with(0);
     let seen = server.seen();
     assert_eq!(seen[0].line, "POST /api/v1/inbox/evt_1/replay");
-    assert_eq!(
-        seen[0].body,
-        json!({"note": "ann: fixed", "scope": "fresh"})
-    );
+    assert_eq!(seen[0].body, json!({"note": "ann: fixed", "scope": "fresh"}));
     assert_eq!(seen[1].line, "POST /api/v1/dead-letters/job_1/replay");
     assert_eq!(seen[1].body, json!({"note": "again"}));
 }
@@ -180,38 +136,21 @@ fn jobs_are_listed_inspected_and_cancelled() {
         _ => json_answer(200, json!({"data": [job()], "next_cursor": null})),
     });
     let ran = webhookctl(&server.url)
-        .args([
-            "jobs",
-            "list",
-            "--status",
-            "running",
-            "--subject",
-            "github:issue:7",
-        ])
+        .args(["jobs", "list", "--status", "running", "--subject", "github:issue:7"])
         .run();
     ran.ends_with(0);
     assert!(ran.stdout.contains("job_1  issues.opened  running  1/3"));
     assert_eq!(ran.stderr, "");
-    let ran = webhookctl(&server.url)
-        .args(["jobs", "inspect", "job_1"])
-        .run();
+    let ran = webhookctl(&server.url).args(["jobs", "inspect", "job_1"]).run();
     ran.ends_with(0);
-    assert!(
-        ran.stdout
-            .contains("lease           w-1, until 2020-01-01 00:02:00Z (")
-    );
+    assert!(ran.stdout.contains("lease           w-1, until 2020-01-01 00:02:00Z ("));
     assert!(ran.stdout.contains("result          {\"ok\":true}"));
     assert!(ran.stdout.contains("mail    committed  send it"));
-    let ran = webhookctl(&server.url)
-        .args(["jobs", "cancel", "job_1", "--note", "ann"])
-        .run();
+    let ran = webhookctl(&server.url).args(["jobs", "cancel", "job_1", "--note", "ann"]).run();
     ran.ends_with(0);
     assert!(ran.stderr.contains("next heartbeat"));
     let seen = server.seen();
-    assert_eq!(
-        seen[0].line,
-        "GET /api/v1/jobs?status=running&subject=github%3Aissue%3A7"
-    );
+    assert_eq!(seen[0].line, "GET /api/v1/jobs?status=running&subject=github%3Aissue%3A7");
     assert_eq!(seen[2].body, json!({"note": "ann"}));
 }
 
@@ -225,21 +164,8 @@ fn sources_create_says_what_to_paste_where() {
         )
     });
     let ran = webhookctl(&server.url)
-        .args([
-            "sources",
-            "create",
-            "github",
-            "--name",
-            "repo",
-            "--setting",
-            "a=1",
-        ])
-        .args([
-            "--setting",
-            "b:=true",
-            "--executor",
-            "http:https://agent/run",
-        ])
+        .args(["sources", "create", "github", "--name", "repo", "--setting", "a=1"])
+        .args(["--setting", "b:=true", "--executor", "http:https://agent/run"])
         .args(["--filter", "issues.*", "--filter", "push", "--unsigned"])
         .args(["--secret", "-", "--backoff-s", "1,2"])
         .stdin("given\n")
@@ -252,10 +178,7 @@ fn sources_create_says_what_to_paste_where() {
             "filter": ["issues.*", "push"], "unsigned": true, "backoff_s": [1, 2]})
     );
     assert!(ran.stdout.contains("source          src_1\n"));
-    assert!(
-        ran.stdout
-            .contains("ingest URL      http://127.0.0.1:8787/in/src_1\n")
-    );
+    assert!(ran.stdout.contains("ingest URL      http://127.0.0.1:8787/in/src_1\n"));
     assert!(ran.stdout.contains("secret          s3cret  (shown once"));
     assert!(ran.stdout.contains("missing         bot_token\n"));
     assert!(ran.stderr.contains("Settings → Webhooks → Add webhook"));
@@ -275,13 +198,8 @@ fn sources_are_listed_and_shown() {
     });
     let ran = webhookctl(&server.url).args(["sources", "list"]).run();
     ran.ends_with(0);
-    assert!(
-        ran.stdout
-            .contains("src_1   slack     team  missing bot_token  https://h/in/src_1")
-    );
-    let ran = webhookctl(&server.url)
-        .args(["sources", "show", "src_1"])
-        .run();
+    assert!(ran.stdout.contains("src_1   slack     team  missing bot_token  https://h/in/src_1"));
+    let ran = webhookctl(&server.url).args(["sources", "show", "src_1"]).run();
     ran.ends_with(0);
     assert!(ran.stdout.contains("executor        exec:agent\n"));
     assert!(ran.stdout.contains("setting         team = T1\n"));
@@ -297,9 +215,7 @@ fn keys_are_made_for_the_tenant_that_was_named() {
         ),
     });
     let ran = webhookctl(&server.url)
-        .args([
-            "keys", "create", "ci", "--role", "worker", "--tenant", "acme",
-        ])
+        .args(["keys", "create", "ci", "--role", "worker", "--tenant", "acme"])
         .run();
     ran.ends_with(0);
     assert!(ran.stdout.contains("key             wk\n"));
@@ -308,21 +224,13 @@ fn keys_are_made_for_the_tenant_that_was_named() {
         .args(["keys", "create", "ci", "--role", "admin", "--all-tenants"])
         .run()
         .ends_with(0);
-    let ran = webhookctl(&server.url)
-        .args(["keys", "revoke", "key_1"])
-        .run();
+    let ran = webhookctl(&server.url).args(["keys", "revoke", "key_1"]).run();
     ran.ends_with(0);
     assert_eq!(ran.stdout, "revoked         key_1\n");
-    webhookctl(&server.url)
-        .args(["keys", "create", "ci", "--role", "king"])
-        .run()
-        .ends_with(2);
+    webhookctl(&server.url).args(["keys", "create", "ci", "--role", "king"]).run().ends_with(2);
     let seen = server.seen();
     assert_eq!(seen[0].line, "POST /api/v1/keys?tenant=acme");
-    assert_eq!(
-        seen[0].body,
-        json!({"name": "ci", "role": "worker", "tenant": "acme"})
-    );
+    assert_eq!(seen[0].body, json!({"name": "ci", "role": "worker", "tenant": "acme"}));
     assert_eq!(seen[1].body["tenant"], "*");
     assert_eq!(seen[2].line, "DELETE /api/v1/keys/key_1");
     assert_eq!(seen.len(), 3);
@@ -332,10 +240,9 @@ fn keys_are_made_for_the_tenant_that_was_named() {
 fn tenants_and_dead_letters_are_listed() {
     let server = StandIn::start(|seen| match seen.line.as_str() {
         "POST /api/v1/tenants" => json_answer(201, json!({"slug": "acme", "name": "acme"})),
-        "GET /api/v1/tenants" => json_answer(
-            200,
-            json!({"data": [{"slug": "acme", "name": "Acme", "weight": 2}]}),
-        ),
+        "GET /api/v1/tenants" => {
+            json_answer(200, json!({"data": [{"slug": "acme", "name": "Acme", "weight": 2}]}))
+        }
         "GET /api/v1/keys" => json_answer(
             200,
             json!({"data": [{"id": "key_1", "name": "a", "role": "viewer", "tenant": "*"}]}),
@@ -346,14 +253,9 @@ fn tenants_and_dead_letters_are_listed() {
             "last_error": "x".repeat(200)}], "next_cursor": null}),
         ),
     });
-    let ran = webhookctl(&server.url)
-        .args(["tenants", "create", "acme"])
-        .run();
+    let ran = webhookctl(&server.url).args(["tenants", "create", "acme"]).run();
     ran.ends_with(0);
-    assert!(
-        ran.stderr
-            .contains("keys create NAME --role operator --tenant acme")
-    );
+    assert!(ran.stderr.contains("keys create NAME --role operator --tenant acme"));
     let ran = webhookctl(&server.url).args(["tenants", "list"]).run();
     ran.ends_with(0);
     assert!(ran.stdout.contains("acme    Acme  2       -            -"));
@@ -367,8 +269,5 @@ fn tenants_and_dead_letters_are_listed() {
     assert!(ran.stdout.contains("xxx…\n"));
     let seen = server.seen();
     assert_eq!(seen[0].body, json!({"slug": "acme", "name": "acme"}));
-    assert_eq!(
-        seen[3].line,
-        "GET /api/v1/dead-letters?kind=delivery&source=src_1"
-    );
+    assert_eq!(seen[3].line, "GET /api/v1/dead-letters?kind=delivery&source=src_1");
 }

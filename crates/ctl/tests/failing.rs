@@ -35,9 +35,7 @@ fn refusals_have_their_codes_and_next_steps() {
         (500, "internal", 1, "server's log"),
     ] {
         let server = StandIn::start(move |_| problem(status, code, "it \u{1b}]0;is\u{7} so"));
-        let ran = webhookctl(&server.url)
-            .args(["jobs", "cancel", "job_1", "--json"])
-            .run();
+        let ran = webhookctl(&server.url).args(["jobs", "cancel", "job_1", "--json"]).run();
         ran.ends_with(exit);
         assert_eq!(ran.stdout, "");
         let first = format!("error: it \\u{{1b}}]0;is\\u{{7}} so ({status} {code})\n");
@@ -55,18 +53,14 @@ fn refused_fields_are_named() {
             "errors": [{"field": "provider", "message": "unknown: githubb"}]}),
         )
     });
-    let ran = webhookctl(&server.url)
-        .args(["sources", "create", "githubb"])
-        .run();
+    let ran = webhookctl(&server.url).args(["sources", "create", "githubb"]).run();
     ran.ends_with(1);
     assert!(ran.stderr.contains("provider: unknown: githubb"));
 }
 
 #[test]
 fn an_unreachable_server_is_5() {
-    let ran = webhookctl("http://127.0.0.1:1")
-        .args(["inbox", "list"])
-        .run();
+    let ran = webhookctl("http://127.0.0.1:1").args(["inbox", "list"]).run();
     ran.ends_with(5);
     assert!(ran.stderr.contains("cannot reach http://127.0.0.1:1"));
     assert!(ran.stderr.contains("wakepost serve"));
@@ -89,17 +83,12 @@ fn wrong_usage_is_2_and_help_is_0() {
     bare().args([]).run().ends_with(2);
     bare().args(["inbox"]).run().ends_with(2);
     bare().args(["inbox", "lst"]).run().ends_with(2);
-    webhookctl("nonsense")
-        .args(["inbox", "list"])
-        .run()
-        .ends_with(2);
+    webhookctl("nonsense").args(["inbox", "list"]).run().ends_with(2);
     webhookctl("http://127.0.0.1:1")
         .args(["inbox", "list", "--since", "yesterday"])
         .run()
         .ends_with(2);
-    let ran = webhookctl("http://127.0.0.1:1")
-        .args(["inbox", "list", "--help"])
-        .run();
+    let ran = webhookctl("http://127.0.0.1:1").args(["inbox", "list", "--help"]).run();
     ran.ends_with(0);
     assert!(!ran.stdout.contains("WAKEPOST_KEY=k"), "{}", ran.stdout);
 }

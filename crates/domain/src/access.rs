@@ -41,13 +41,8 @@ pub enum Right {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Role; 5] = [
-        Role::Viewer,
-        Role::Publisher,
-        Role::Worker,
-        Role::Operator,
-        Role::Admin,
-    ];
+    pub const ALL: [Role; 5] =
+        [Role::Viewer, Role::Publisher, Role::Worker, Role::Operator, Role::Admin];
 
     /// Whether the role has the right.
     pub fn may(self, right: Right) -> bool {
@@ -104,22 +99,10 @@ mod tests {
         let rights = |role: Role| {
             [Read, Create, Work, Operate, Configure, Administer].map(|right| role.may(right))
         };
-        assert_eq!(
-            rights(Role::Viewer),
-            [true, false, false, false, false, false]
-        );
-        assert_eq!(
-            rights(Role::Publisher),
-            [false, true, false, false, false, false]
-        );
-        assert_eq!(
-            rights(Role::Worker),
-            [false, true, true, false, false, false]
-        );
-        assert_eq!(
-            rights(Role::Operator),
-            [true, true, false, true, true, false]
-        );
+        assert_eq!(rights(Role::Viewer), [true, false, false, false, false, false]);
+        assert_eq!(rights(Role::Publisher), [false, true, false, false, false, false]);
+        assert_eq!(rights(Role::Worker), [false, true, true, false, false, false]);
+        assert_eq!(rights(Role::Operator), [true, true, false, true, true, false]);
         assert_eq!(rights(Role::Admin), [true; 6]);
     }
 }

@@ -15,16 +15,14 @@ pub struct EffectCounts {
 impl EffectCounts {
     /// Counts states. A begun effect is in doubt unless its own run is still alive.
     pub fn of(states: impl IntoIterator<Item = (EffectState, bool)>) -> EffectCounts {
-        states
-            .into_iter()
-            .fold(EffectCounts::default(), |mut counts, (state, alive)| {
-                match state {
-                    EffectState::Committed => counts.committed += 1,
-                    EffectState::Begun if !alive => counts.in_doubt += 1,
-                    EffectState::Begun | EffectState::Aborted => {}
-                }
-                counts
-            })
+        states.into_iter().fold(EffectCounts::default(), |mut counts, (state, alive)| {
+            match state {
+                EffectState::Committed => counts.committed += 1,
+                EffectState::Begun if !alive => counts.in_doubt += 1,
+                EffectState::Begun | EffectState::Aborted => {}
+            }
+            counts
+        })
     }
 
     /// Whether another run is safe, in the words of the spec.
@@ -66,37 +64,18 @@ mod tests {
 
     #[test]
     fn doubt_comes_before_everything_else() {
-        let counts = EffectCounts {
-            committed: 2,
-            in_doubt: 1,
-        };
+        let counts = EffectCounts { committed: 2, in_doubt: 1 };
+        assert_eq!(counts.sentence(), "1 effect in doubt: decide before retrying");
         assert_eq!(
-            counts.sentence(),
-            "1 effect in doubt: decide before retrying"
-        );
-        assert_eq!(
-            EffectCounts {
-                committed: 2,
-                in_doubt: 0
-            }
-            .sentence(),
+            EffectCounts { committed: 2, in_doubt: 0 }.sentence(),
             "2 effects committed, a retry skips them"
         );
-        assert_eq!(
-            EffectCounts::default().sentence(),
-            "retry-safe: no side effect committed"
-        );
+        assert_eq!(EffectCounts::default().sentence(), "retry-safe: no side effect committed");
     }
 
     #[test]
     fn a_begun_effect_of_a_live_run_is_not_in_doubt() {
         let counts = EffectCounts::of([(EffectState::Begun, true), (EffectState::Begun, false)]);
-        assert_eq!(
-            counts,
-            EffectCounts {
-                committed: 0,
-                in_doubt: 1
-            }
-        );
+        assert_eq!(counts, EffectCounts { committed: 0, in_doubt: 1 });
     }
 }

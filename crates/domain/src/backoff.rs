@@ -10,11 +10,8 @@ pub struct Backoff {
 
 /// Jobs: three attempts, after 10 s and 60 s, and 5 min for any further.
 pub const JOB_ATTEMPTS: u32 = 3;
-const JOB_DELAYS: [Duration; 3] = [
-    Duration::from_secs(10),
-    Duration::from_secs(60),
-    Duration::from_secs(300),
-];
+const JOB_DELAYS: [Duration; 3] =
+    [Duration::from_secs(10), Duration::from_secs(60), Duration::from_secs(300)];
 
 /// The longest a delay may be, whatever was asked for.
 pub const DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -22,11 +19,7 @@ pub const DELAY_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 impl Backoff {
     /// The delays of a policy; the default ones if it has none.
     pub fn new(delays: Vec<Duration>) -> Backoff {
-        if delays.is_empty() {
-            Backoff::default()
-        } else {
-            Backoff { delays }
-        }
+        if delays.is_empty() { Backoff::default() } else { Backoff { delays } }
     }
 
     /// How long to wait after attempt number `attempt` (the first is 1) has failed. `fraction` is chance
@@ -34,18 +27,13 @@ impl Backoff {
     pub fn after(&self, attempt: u32, fraction: f64) -> Duration {
         let index = (attempt.max(1) as usize - 1).min(self.delays.len() - 1);
         let spread = 0.5 + fraction.clamp(0.0, 1.0);
-        self.delays[index]
-            .min(DELAY_MAX)
-            .mul_f64(spread)
-            .min(DELAY_MAX)
+        self.delays[index].min(DELAY_MAX).mul_f64(spread).min(DELAY_MAX)
     }
 }
 
 impl Default for Backoff {
     fn default() -> Backoff {
-        Backoff {
-            delays: JOB_DELAYS.to_vec(),
-        }
+        Backoff { delays: JOB_DELAYS.to_vec() }
     }
 }
 
@@ -59,10 +47,7 @@ mod tests {
     fn jobs_wait_ten_then_sixty_then_three_hundred_seconds() {
         let backoff = Backoff::default();
         let middle = |attempt| backoff.after(attempt, 0.5).as_secs();
-        assert_eq!(
-            [middle(1), middle(2), middle(3), middle(9)],
-            [10, 60, 300, 300]
-        );
+        assert_eq!([middle(1), middle(2), middle(3), middle(9)], [10, 60, 300, 300]);
     }
 
     proptest! {

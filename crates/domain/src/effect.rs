@@ -19,13 +19,9 @@ pub enum EffectState {
 impl EffectState {
     /// From storage.
     pub fn from_code(code: i16) -> Option<EffectState> {
-        [
-            EffectState::Begun,
-            EffectState::Committed,
-            EffectState::Aborted,
-        ]
-        .into_iter()
-        .find(|state| *state as i16 == code)
+        [EffectState::Begun, EffectState::Committed, EffectState::Aborted]
+            .into_iter()
+            .find(|state| *state as i16 == code)
     }
 }
 
@@ -80,10 +76,7 @@ mod tests {
     use crate::id::Ulid;
 
     fn runner(work: u8, fence: i32) -> Runner {
-        Runner {
-            work: WorkId(Ulid::from_bytes([work; 16])),
-            fence,
-        }
+        Runner { work: WorkId(Ulid::from_bytes([work; 16])), fence }
     }
 
     #[test]
@@ -100,10 +93,7 @@ mod tests {
     fn begun_by_an_earlier_run_is_in_doubt_unless_declared_safe() {
         let known = Some((EffectState::Begun, runner(1, 1)));
         assert_eq!(begin(known, runner(1, 2), OnDoubt::Hold), Decision::InDoubt);
-        assert_eq!(
-            begin(known, runner(1, 2), OnDoubt::Execute),
-            Decision::Execute
-        );
+        assert_eq!(begin(known, runner(1, 2), OnDoubt::Execute), Decision::Execute);
         assert_eq!(begin(known, runner(2, 1), OnDoubt::Hold), Decision::InDoubt);
     }
 

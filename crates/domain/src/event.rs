@@ -90,14 +90,8 @@ mod tests {
 
     #[test]
     fn the_most_telling_state_of_its_work_is_the_events_status() {
-        assert_eq!(
-            status(Route::Job, [State::Succeeded, State::Running]),
-            "running"
-        );
-        assert_eq!(
-            status(Route::Job, [State::Succeeded, State::DeadLetter]),
-            "dead_letter"
-        );
+        assert_eq!(status(Route::Job, [State::Succeeded, State::Running]), "running");
+        assert_eq!(status(Route::Job, [State::Succeeded, State::DeadLetter]), "dead_letter");
         assert_eq!(status(Route::Ignored, []), "ignored");
         assert_eq!(status(Route::Unmapped, [State::Pending]), "pending");
     }

@@ -63,11 +63,7 @@ struct Ring<K, V> {
 
 impl<K, V> Default for Ring<K, V> {
     fn default() -> Self {
-        Ring {
-            order: VecDeque::new(),
-            members: HashMap::new(),
-            deficit: 0,
-        }
+        Ring { order: VecDeque::new(), members: HashMap::new(), deficit: 0 }
     }
 }
 
@@ -100,12 +96,7 @@ impl Turns {
     pub fn hint(&mut self, lane: &Lane) -> bool {
         let known = self.lanes.entry(lane.id);
         let is_new = matches!(known, std::collections::hash_map::Entry::Vacant(_));
-        known
-            .or_insert_with(|| Known {
-                lane: lane.clone(),
-                generation: 0,
-            })
-            .generation += 1;
+        known.or_insert_with(|| Known { lane: lane.clone(), generation: 0 }).generation += 1;
         if is_new {
             self.classes[lane.key.priority as usize]
                 .tenants
@@ -146,11 +137,7 @@ impl Turns {
             };
             let generation = self.lanes[&lane].generation;
             let index = *place.entry(lane).or_insert_with(|| {
-                plan.push(Take {
-                    lane,
-                    count: 0,
-                    generation,
-                });
+                plan.push(Take { lane, count: 0, generation });
                 plan.len() - 1
             });
             plan[index].count += 1;
@@ -207,10 +194,7 @@ impl Turns {
                 })?;
             match self.pick_in(class, wanted) {
                 Some(lane) => {
-                    for other in Priority::ALL
-                        .into_iter()
-                        .filter(|other| open[*other as usize])
-                    {
+                    for other in Priority::ALL.into_iter().filter(|other| open[*other as usize]) {
                         self.classes[other as usize].credit += i64::from(other.weight());
                     }
                     self.classes[class as usize].credit -= total;
@@ -344,10 +328,7 @@ mod tests {
         for tenant in 1..=10 {
             let share = f64::from(got[&LaneId(tenant)]);
             let due = 1000.0 * tenant as f64 / 55.0;
-            assert!(
-                (share - due).abs() <= due * 0.1 + 1.0,
-                "tenant {tenant}: {share} of {due}"
-            );
+            assert!((share - due).abs() <= due * 0.1 + 1.0, "tenant {tenant}: {share} of {due}");
         }
     }
 
@@ -355,19 +336,14 @@ mod tests {
     fn priorities_share_eight_to_three_to_one_and_batch_still_moves() {
         let mut turns = Turns::default();
         let mut backlog = HashMap::new();
-        for (id, priority) in [
-            (1, Priority::Interactive),
-            (2, Priority::Webhook),
-            (3, Priority::Batch),
-        ] {
+        for (id, priority) in
+            [(1, Priority::Interactive), (2, Priority::Webhook), (3, Priority::Batch)]
+        {
             turns.hint(&lane(id, 1, priority, 1));
             backlog.insert(LaneId(id), 1_000_000);
         }
         let got = drain(&mut turns, &mut backlog, 1200, 50);
-        assert_eq!(
-            [got[&LaneId(1)], got[&LaneId(2)], got[&LaneId(3)]],
-            [800, 300, 100]
-        );
+        assert_eq!([got[&LaneId(1)], got[&LaneId(2)], got[&LaneId(3)]], [800, 300, 100]);
     }
 
     #[test]
@@ -391,11 +367,7 @@ mod tests {
         let plan = turns.plan(5, Wanted::default());
         turns.hint(&one);
         turns.report(plan[0], 0);
-        assert_eq!(
-            turns.len(),
-            1,
-            "the hint may be about work the claim did not see"
-        );
+        assert_eq!(turns.len(), 1, "the hint may be about work the claim did not see");
         let plan = turns.plan(5, Wanted::default());
         turns.report(plan[0], 0);
         assert!(turns.is_empty());
@@ -407,23 +379,11 @@ mod tests {
         for id in 1..=3 {
             turns.hint(&lane(id, id as i32, Priority::Webhook, 1));
         }
-        let plan = turns.plan(
-            10,
-            Wanted {
-                tenant: Some(TenantId(2)),
-                lane: None,
-            },
-        );
+        let plan = turns.plan(10, Wanted { tenant: Some(TenantId(2)), lane: None });
         assert_eq!(plan.len(), 1);
         assert_eq!((plan[0].lane, plan[0].count), (LaneId(2), 10));
         let odd = |lane: &Lane| lane.id.0 % 2 == 1;
-        let plan = turns.plan(
-            10,
-            Wanted {
-                tenant: None,
-                lane: Some(&odd),
-            },
-        );
+        let plan = turns.plan(10, Wanted { tenant: None, lane: Some(&odd) });
         assert_eq!(plan.iter().map(|take| take.count).sum::<u32>(), 10);
         assert!(plan.iter().all(|take| take.lane != LaneId(2)));
     }

@@ -83,16 +83,10 @@ impl Ulid {
         text.bytes()
             .enumerate()
             .try_fold(0u128, |bits, (index, byte)| {
-                let digit = ALPHABET
-                    .iter()
-                    .position(|&known| known == byte.to_ascii_uppercase())?
-                    as u128;
+                let digit =
+                    ALPHABET.iter().position(|&known| known == byte.to_ascii_uppercase())? as u128;
                 // 26 digits hold 130 bits: the first may use only three of its five.
-                if index == 0 && digit > 7 {
-                    None
-                } else {
-                    Some(bits << 5 | digit)
-                }
+                if index == 0 && digit > 7 { None } else { Some(bits << 5 | digit) }
             })
             .map(Ulid)
     }

@@ -44,10 +44,7 @@ pub struct Lane {
 impl LaneKey {
     /// The text whose hash identifies the lane in the database.
     pub fn text(&self) -> String {
-        let origin = self
-            .origin
-            .map(|origin| origin.to_string())
-            .unwrap_or_default();
+        let origin = self.origin.map(|origin| origin.to_string()).unwrap_or_default();
         let executor = self.executor.as_deref().unwrap_or_default();
         format!(
             "{}\n{}\n{}\n{origin}\n{}\n{executor}",

@@ -81,10 +81,7 @@ impl Ticket {
 
 /// The id of the run that one claim of one item began.
 pub fn run_id(work: WorkId, fence: i32, started_at: Timestamp) -> RunId {
-    RunId(Ulid::from_parts(
-        started_at,
-        work.0.as_u128().wrapping_add(fence as u128),
-    ))
+    RunId(Ulid::from_parts(started_at, work.0.as_u128().wrapping_add(fence as u128)))
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub const ATTEMPTS_MAX: u32 = 100;
 /// How long after asking a running job to stop it is cancelled for it.
 pub const CANCEL_PATIENCE: Duration = Duration::from_secs(30);
 /// Lanes a tenant may have by name; jobs of further names share one lane.
-pub const LANES_PER_TENANT_MAX: usize = 1000;
+pub const LANES_PER_TENANT_MAX: usize = 5000;
 
 /// Cuts a text to at most `bytes_max` bytes, at a character's edge.
 pub fn truncate(text: &str, bytes_max: usize) -> &str {

@@ -103,17 +103,12 @@ impl Default for SourceConfig {
 impl SourceConfig {
     /// How long a dedup key of this source blocks a second job.
     pub fn dedup_window(&self) -> Duration {
-        self.dedup_window_s
-            .map_or(DEDUP_WINDOW, Duration::from_secs)
+        self.dedup_window_s.map_or(DEDUP_WINDOW, Duration::from_secs)
     }
 
     /// Whether an event of this type makes a job.
     pub fn wants(&self, event_type: &str) -> bool {
-        self.filter.is_empty()
-            || self
-                .filter
-                .iter()
-                .any(|pattern| matches(pattern, event_type))
+        self.filter.is_empty() || self.filter.iter().any(|pattern| matches(pattern, event_type))
     }
 }
 
@@ -123,9 +118,7 @@ pub fn matches(pattern: &str, event_type: &str) -> bool {
         Some("") => true,
         Some(prefix) => {
             event_type.starts_with(prefix)
-                || prefix
-                    .strip_suffix('.')
-                    .is_some_and(|whole| whole == event_type)
+                || prefix.strip_suffix('.').is_some_and(|whole| whole == event_type)
         }
         None => pattern == event_type,
     }

@@ -63,18 +63,14 @@ impl TenantSettings {
 
     /// The tenant's backoff, if it has its own.
     pub fn backoff(&self) -> Option<Vec<Duration>> {
-        self.backoff_s
-            .as_ref()
-            .map(|list| list.iter().copied().map(Duration::from_secs).collect())
+        self.backoff_s.as_ref().map(|list| list.iter().copied().map(Duration::from_secs).collect())
     }
 }
 
 /// Whether a text may be a tenant's slug: 1 to 63 of `a-z`, `0-9` and inner hyphens.
 pub fn is_slug(text: &str) -> bool {
     (1..=63).contains(&text.len())
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
         && !text.starts_with('-')
         && !text.ends_with('-')
 }
@@ -85,11 +81,7 @@ mod tests {
 
     #[test]
     fn slugs_are_plain() {
-        assert!(
-            ["a", "acme", "acme-2", "0"]
-                .iter()
-                .all(|slug| is_slug(slug))
-        );
+        assert!(["a", "acme", "acme-2", "0"].iter().all(|slug| is_slug(slug)));
         assert!(
             ["", "-a", "a-", "A", "a b", "*", "ä", &"a".repeat(64)]
                 .iter()

@@ -38,18 +38,12 @@ impl Timestamp {
 
     /// This much later, or the last moment there is.
     pub fn after(self, by: Duration) -> Timestamp {
-        Timestamp(
-            self.0
-                .saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)),
-        )
+        Timestamp(self.0.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
     }
 
     /// This much earlier, or the first moment there is.
     pub fn before(self, by: Duration) -> Timestamp {
-        Timestamp(
-            self.0
-                .saturating_sub(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)),
-        )
+        Timestamp(self.0.saturating_sub(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
     }
 
     /// How long after `earlier` this is; zero if it is not after it.
@@ -116,14 +110,8 @@ mod tests {
             Timestamp::from_millis(1_794_650_400_000).to_string(),
             "2026-11-14T10:00:00.000Z"
         );
-        assert_eq!(
-            Timestamp::from_millis(-1).to_string(),
-            "1969-12-31T23:59:59.999Z"
-        );
-        assert_eq!(
-            Timestamp::from_millis(i64::MAX).to_string(),
-            "9999-12-31T23:59:59.999Z"
-        );
+        assert_eq!(Timestamp::from_millis(-1).to_string(), "1969-12-31T23:59:59.999Z");
+        assert_eq!(Timestamp::from_millis(i64::MAX).to_string(), "9999-12-31T23:59:59.999Z");
     }
 
     proptest! {

@@ -45,11 +45,9 @@ pub fn next(from: State, mv: Move) -> Result<State, InvalidMove> {
         }
         Move::Cancel if !from.is_terminal() && from != State::Running => Some(State::Cancelled),
         Move::Release if from == State::Held => Some(State::Pending),
-        Move::Decide { approved } if from == State::AwaitingApproval => Some(if approved {
-            State::Pending
-        } else {
-            State::Cancelled
-        }),
+        Move::Decide { approved } if from == State::AwaitingApproval => {
+            Some(if approved { State::Pending } else { State::Cancelled })
+        }
         _ => None,
     };
     to.ok_or(InvalidMove { from })
@@ -121,15 +119,12 @@ pub fn settle(
         },
         Ending::Expired if out_of_attempts => at(State::DeadLetter, RunOutcome::LeaseExpired),
         Ending::Expired => at(State::Retrying, RunOutcome::LeaseExpired),
-        Ending::HandedBack => Settlement {
-            give_back: true,
-            ..at(State::Pending, RunOutcome::HandedBack)
-        },
-        Ending::Held(reason) => Settlement {
-            give_back: true,
-            held: Some(reason),
-            ..at(State::Held, RunOutcome::Held)
-        },
+        Ending::HandedBack => {
+            Settlement { give_back: true, ..at(State::Pending, RunOutcome::HandedBack) }
+        }
+        Ending::Held(reason) => {
+            Settlement { give_back: true, held: Some(reason), ..at(State::Held, RunOutcome::Held) }
+        }
         Ending::Cancelled => at(State::Cancelled, RunOutcome::Cancelled),
     }
 }
@@ -158,10 +153,7 @@ mod tests {
         prop_oneof![
             Just(Ending::Succeeded),
             (any::<bool>(), prop::option::of(0u64..u64::MAX)).prop_map(|(retryable, secs)| {
-                Ending::Failed {
-                    retryable,
-                    retry_after: secs.map(Duration::from_secs),
-                }
+                Ending::Failed { retryable, retry_after: secs.map(Duration::from_secs) }
             }),
             Just(Ending::Expired),
             Just(Ending::HandedBack),

@@ -18,12 +18,8 @@ pub enum WorkKind {
 
 impl WorkKind {
     /// All kinds.
-    pub const ALL: [WorkKind; 4] = [
-        WorkKind::Job,
-        WorkKind::Delivery,
-        WorkKind::Reply,
-        WorkKind::Callback,
-    ];
+    pub const ALL: [WorkKind; 4] =
+        [WorkKind::Job, WorkKind::Delivery, WorkKind::Reply, WorkKind::Callback];
 
     /// What ids of this kind begin with.
     pub fn id_prefix(self) -> &'static str {
@@ -143,9 +139,7 @@ impl Priority {
 
     /// From storage.
     pub fn from_code(code: i16) -> Option<Priority> {
-        Priority::ALL
-            .into_iter()
-            .find(|priority| *priority as i16 == code)
+        Priority::ALL.into_iter().find(|priority| *priority as i16 == code)
     }
 }
 
@@ -166,14 +160,9 @@ pub enum HeldReason {
 impl HeldReason {
     /// From storage.
     pub fn from_code(code: i16) -> Option<HeldReason> {
-        [
-            HeldReason::InDoubt,
-            HeldReason::HopLimit,
-            HeldReason::Budget,
-            HeldReason::UnknownKind,
-        ]
-        .into_iter()
-        .find(|reason| *reason as i16 == code)
+        [HeldReason::InDoubt, HeldReason::HopLimit, HeldReason::Budget, HeldReason::UnknownKind]
+            .into_iter()
+            .find(|reason| *reason as i16 == code)
     }
 
     /// The word clients see.

@@ -65,10 +65,7 @@ impl Provider for GitHub {
             let expected = signature::hmac(HMAC_SHA256, secret.as_bytes(), &[request.body]);
             Ok(signature::equal(expected.as_ref(), &given))
         })?;
-        Ok(Verified {
-            secret_index,
-            signed_at: None,
-        })
+        Ok(Verified { secret_index, signed_at: None })
     }
 
     fn map(&self, request: &Request<'_>, _: &Settings) -> Result<Mapped, MapError> {
@@ -135,37 +132,17 @@ impl<'a> Said<'a> {
                 "/pull_request/html_url",
             ],
         )?;
-        let [
-            action,
-            sender_id,
-            sender_login,
-            repository,
-            issue,
-            issue_url,
-            pull,
-            pull_url,
-        ] = fields;
+        let [action, sender_id, sender_login, repository, issue, issue_url, pull, pull_url] =
+            fields;
         let (issue, pull_request) = ([issue, issue_url], [pull, pull_url]);
-        Ok(Said {
-            action,
-            sender_id,
-            sender_login,
-            repository,
-            issue,
-            pull_request,
-        })
+        Ok(Said { action, sender_id, sender_login, repository, issue, pull_request })
     }
 
     /// The sender is who GitHub logged in, so it vouches for them.
     fn actor(&self) -> Option<Actor> {
         let name = self.sender_login.as_deref()?.to_owned();
         let id = self.sender_id.as_deref().map(str::to_owned);
-        Some(Actor {
-            id,
-            name: Some(name),
-            email: None,
-            verified: true,
-        })
+        Some(Actor { id, name: Some(name), email: None, verified: true })
     }
 
     fn subject(&self) -> Option<Subject> {
@@ -179,11 +156,7 @@ impl<'a> Said<'a> {
             Some(repository) => format!("{repository}#{number}"),
             None => number.to_owned(),
         };
-        Some(Subject {
-            kind: kind.to_owned(),
-            id,
-            url: url.as_deref().map(str::to_owned),
-        })
+        Some(Subject { kind: kind.to_owned(), id, url: url.as_deref().map(str::to_owned) })
     }
 }
 
@@ -197,9 +170,7 @@ mod tests {
     fn delivery(event: &str, body: &str) -> SignedRequest {
         let mut request = SignedRequest::post("https://hooks.example/in/src_1", body);
         request.set(EVENT, event).unwrap();
-        GitHub
-            .sign(&mut request, SECRET, &Settings::new(), "72d3162e", NOW)
-            .unwrap();
+        GitHub.sign(&mut request, SECRET, &Settings::new(), "72d3162e", NOW).unwrap();
         request
     }
 
@@ -209,26 +180,12 @@ mod tests {
         let vector = "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
         request.set(SIGNATURE, &format!("sha256={vector}")).unwrap();
         assert!(verify(&GitHub, &request, &[SECRET]).is_ok());
-        request
-            .set(SIGNATURE, &format!("sha256={}", vector.to_uppercase()))
-            .unwrap();
-        assert!(
-            verify(&GitHub, &request, &[SECRET]).is_ok(),
-            "hex goes by value"
-        );
-        for bad in [
-            vector,
-            "sha256=",
-            "sha1=00",
-            "sha256=zz",
-            &format!("sha256={vector}00"),
-        ] {
+        request.set(SIGNATURE, &format!("sha256={}", vector.to_uppercase())).unwrap();
+        assert!(verify(&GitHub, &request, &[SECRET]).is_ok(), "hex goes by value");
+        for bad in [vector, "sha256=", "sha1=00", "sha256=zz", &format!("sha256={vector}00")] {
             request.set(SIGNATURE, bad).unwrap();
             let refused = verify(&GitHub, &request, &[SECRET]);
-            assert!(
-                matches!(refused, Err(Refusal::Signature(_))),
-                "{bad}: {refused:?}"
-            );
+            assert!(matches!(refused, Err(Refusal::Signature(_))), "{bad}: {refused:?}");
         }
     }
 
@@ -242,27 +199,18 @@ mod tests {
         assert_eq!(mapped.dedup_key.as_deref(), Some("72d3162e"));
         assert!(!mapped.ignored);
         let actor = mapped.actor.unwrap();
-        assert_eq!(
-            (actor.id.as_deref(), actor.name.as_deref()),
-            (Some("7"), Some("mona"))
-        );
+        assert_eq!((actor.id.as_deref(), actor.name.as_deref()), (Some("7"), Some("mona")));
         assert!(actor.verified);
         let subject = mapped.subject.unwrap();
         assert_eq!(subject.text("github"), "github:issue:acme/rocket#42");
-        assert_eq!(
-            subject.url.as_deref(),
-            Some("https://github.com/acme/rocket/issues/42")
-        );
+        assert_eq!(subject.url.as_deref(), Some("https://github.com/acme/rocket/issues/42"));
     }
 
     #[test]
     fn a_pull_request_is_its_own_kind_of_subject() {
         let body = r#"{"action":"closed","pull_request":{"number":9}}"#;
         let mapped = map(&GitHub, &delivery("pull_request", body)).unwrap();
-        assert_eq!(
-            mapped.subject.unwrap().text("github"),
-            "github:pull_request:9"
-        );
+        assert_eq!(mapped.subject.unwrap().text("github"), "github:pull_request:9");
     }
 
     #[test]
@@ -286,16 +234,10 @@ mod tests {
     fn an_event_without_its_headers_or_json_is_unmapped() {
         let mut request = delivery("push", "{}");
         request.headers.remove(DELIVERY);
-        assert!(matches!(
-            map(&GitHub, &request),
-            Err(MapError::Header(Why::Missing(_)))
-        ));
+        assert!(matches!(map(&GitHub, &request), Err(MapError::Header(Why::Missing(_)))));
         let mut request = delivery("push", "{}");
         request.headers.remove(EVENT);
-        assert!(matches!(
-            map(&GitHub, &request),
-            Err(MapError::Header(Why::Missing(_)))
-        ));
+        assert!(matches!(map(&GitHub, &request), Err(MapError::Header(Why::Missing(_)))));
         let form = delivery("push", "payload=%7B%7D");
         assert!(matches!(map(&GitHub, &form), Err(MapError::NotJson(_))));
     }

@@ -38,12 +38,7 @@ pub(crate) fn says_json(headers: &HeaderMap) -> bool {
     let Ok(Some(value)) = optional(headers, "content-type") else {
         return false;
     };
-    let media_type = value
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_ascii_lowercase();
+    let media_type = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     media_type == "application/json" || media_type.ends_with("+json")
 }
 
@@ -61,10 +56,7 @@ mod tests {
         headers.insert("x-name", HeaderValue::from_static(""));
         assert_eq!(one(&headers, "X-Name"), Err(Why::Empty("X-Name".into())));
         headers.insert("x-name", HeaderValue::from_bytes(b"caf\xe9").unwrap());
-        assert!(matches!(
-            one(&headers, "X-Name"),
-            Err(Why::Malformed { .. })
-        ));
+        assert!(matches!(one(&headers, "X-Name"), Err(Why::Malformed { .. })));
         headers.insert("x-name", HeaderValue::from_static("v"));
         assert_eq!(one(&headers, "X-Name"), Ok("v"));
         headers.append("x-name", HeaderValue::from_static("v"));
@@ -74,10 +66,7 @@ mod tests {
     #[test]
     fn a_name_no_header_can_have_is_simply_missing() {
         let headers = HeaderMap::new();
-        assert!(matches!(
-            one(&headers, "not a header\n"),
-            Err(Why::Missing(_))
-        ));
+        assert!(matches!(one(&headers, "not a header\n"), Err(Why::Missing(_))));
     }
 
     #[test]

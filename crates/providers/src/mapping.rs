@@ -41,10 +41,7 @@ impl From<Why> for MapError {
 /// if unfit, since a shortened key could make two events one; what only describes it is left out.
 pub(crate) fn bounded(mapped: Mapped) -> Result<Mapped, MapError> {
     must_fit("event type", &mapped.event_type, NAME_CHARS_MAX)?;
-    for key in [&mapped.dedup_key, &mapped.second_key]
-        .into_iter()
-        .flatten()
-    {
+    for key in [&mapped.dedup_key, &mapped.second_key].into_iter().flatten() {
         must_fit("event id", key, KEY_CHARS_MAX)?;
     }
     Ok(Mapped {
@@ -66,9 +63,7 @@ fn bounded_actor(actor: Actor) -> Actor {
 
 fn bounded_subject(subject: Subject) -> Option<Subject> {
     let fits = is_short(&subject.kind) && is_short(&subject.id);
-    let url = subject
-        .url
-        .filter(|url| fault(url, 2 * KEY_CHARS_MAX).is_none());
+    let url = subject.url.filter(|url| fault(url, 2 * KEY_CHARS_MAX).is_none());
     fits.then_some(Subject { url, ..subject })
 }
 
@@ -99,11 +94,7 @@ mod tests {
 
     fn event(event_type: &str, key: &str) -> Mapped {
         let (event_type, dedup_key) = (event_type.to_owned(), Some(key.to_owned()));
-        Mapped {
-            event_type,
-            dedup_key,
-            ..Mapped::default()
-        }
+        Mapped { event_type, dedup_key, ..Mapped::default() }
     }
 
     #[test]
@@ -117,25 +108,14 @@ mod tests {
             (&"t".repeat(201), "k"),
             ("t", &"k".repeat(501)),
         ] {
-            assert!(matches!(
-                bounded(event(event_type, key)),
-                Err(MapError::Unfit { .. })
-            ));
+            assert!(matches!(bounded(event(event_type, key)), Err(MapError::Unfit { .. })));
         }
     }
 
     #[test]
     fn a_description_that_cannot_be_stored_is_left_out() {
-        let subject = Subject {
-            kind: "issue".into(),
-            id: "1\0".into(),
-            url: None,
-        };
-        let actor = Actor {
-            name: Some("x".repeat(201)),
-            verified: true,
-            ..Actor::default()
-        };
+        let subject = Subject { kind: "issue".into(), id: "1\0".into(), url: None };
+        let actor = Actor { name: Some("x".repeat(201)), verified: true, ..Actor::default() };
         let mapped = bounded(Mapped {
             subject: Some(subject),
             actor: Some(actor),
@@ -144,12 +124,6 @@ mod tests {
         })
         .unwrap();
         assert_eq!((mapped.subject, mapped.provider_request_id), (None, None));
-        assert_eq!(
-            mapped.actor,
-            Some(Actor {
-                verified: true,
-                ..Actor::default()
-            })
-        );
+        assert_eq!(mapped.actor, Some(Actor { verified: true, ..Actor::default() }));
     }
 }

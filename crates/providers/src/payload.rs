@@ -30,34 +30,19 @@ pub(crate) fn pick_wanted<'de, const N: usize>(
     let text = std::str::from_utf8(body)
         .map_err(|error| MapError::NotJson(format!("not UTF-8 at byte {}", error.valid_up_to())))?;
     let mut found = [const { None }; N];
-    let mask = pointers
-        .iter()
-        .enumerate()
-        .filter(|(_, p)| p.is_some())
-        .map(|(i, _)| 1 << i)
-        .sum();
-    let place = Place {
-        pointers: &pointers,
-        mask,
-        bytes: 0,
-    };
+    let mask = pointers.iter().enumerate().filter(|(_, p)| p.is_some()).map(|(i, _)| 1 << i).sum();
+    let place = Place { pointers: &pointers, mask, bytes: 0 };
     let mut json = serde_json::Deserializer::from_str(text);
-    Walk {
-        place,
-        found: &mut found,
-    }
-    .deserialize(&mut json)
-    .and_then(|()| json.end())
-    .map_err(|error| MapError::NotJson(error.to_string()))?;
+    Walk { place, found: &mut found }
+        .deserialize(&mut json)
+        .and_then(|()| json.end())
+        .map_err(|error| MapError::NotJson(error.to_string()))?;
     Ok(found)
 }
 
 /// Whether the text is a JSON pointer (RFC 6901).
 pub(crate) fn is_pointer(text: &str) -> bool {
-    let escapes_are_known = text
-        .split('~')
-        .skip(1)
-        .all(|rest| rest.starts_with(['0', '1']));
+    let escapes_are_known = text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
     (text.is_empty() || text.starts_with('/')) && escapes_are_known
 }
 
@@ -80,18 +65,14 @@ impl<'p> Place<'p> {
 
     /// The pointers that end here.
     fn ends(self) -> impl Iterator<Item = usize> + 'p {
-        self.rests()
-            .filter(|(_, rest)| rest.is_empty())
-            .map(|(index, _)| index)
+        self.rests().filter(|(_, rest)| rest.is_empty()).map(|(index, _)| index)
     }
 
     /// The place one step on, at this key or index.
     fn step(self, key: &str) -> Place<'p> {
         let mut next = Place { mask: 0, ..self };
         for (index, rest) in self.rests() {
-            let step = rest
-                .strip_prefix('/')
-                .and_then(|rest| rest.split('/').next());
+            let step = rest.strip_prefix('/').and_then(|rest| rest.split('/').next());
             if let Some(step) = step.filter(|step| names(step, key)) {
                 next.mask |= 1 << index;
                 next.bytes = self.bytes + 1 + step.len();
@@ -103,11 +84,7 @@ impl<'p> Place<'p> {
 
 /// Whether one step of a pointer, with its escapes, means this key.
 fn names(step: &str, key: &str) -> bool {
-    if step.contains('~') {
-        step.replace("~1", "/").replace("~0", "~") == key
-    } else {
-        step == key
-    }
+    if step.contains('~') { step.replace("~1", "/").replace("~0", "~") == key } else { step == key }
 }
 
 struct Walk<'w, 'de> {
@@ -181,10 +158,7 @@ impl<'de> Visitor<'de> for Walk<'_, 'de> {
                 return Err(Error::custom("doubled key"));
             }
             seen |= place.mask;
-            map.next_value_seed(Walk {
-                place,
-                found: self.found,
-            })?;
+            map.next_value_seed(Walk { place, found: self.found })?;
         }
         Ok(())
     }
@@ -196,13 +170,7 @@ impl<'de> Visitor<'de> for Walk<'_, 'de> {
                 0 => self.place,
                 _ => self.place.step(&index.to_string()),
             };
-            if seq
-                .next_element_seed(Walk {
-                    place,
-                    found: self.found,
-                })?
-                .is_none()
-            {
+            if seq.next_element_seed(Walk { place, found: self.found })?.is_none() {
                 break;
             }
         }
@@ -228,11 +196,7 @@ impl<'p> Visitor<'_> for Step<'p> {
     }
 
     fn visit_str<E: Error>(self, key: &str) -> Result<Place<'p>, E> {
-        Ok(if self.0.mask == 0 {
-            self.0
-        } else {
-            self.0.step(key)
-        })
+        Ok(if self.0.mask == 0 { self.0 } else { self.0.step(key) })
     }
 }
 
@@ -252,41 +216,16 @@ mod tests {
     #[test]
     fn fields_are_found_by_pointer_whatever_stands_around_them() {
         let body = br#" {"a":[{"x":1},{"x":"two"}],"b":{"c/d":{"e~f":-3}},"n":null,"z":"\u00e9"} "#;
-        let found = pick(
-            body,
-            [
-                "/a/1/x",
-                "/a/0/x",
-                "/b/c~1d/e~0f",
-                "/z",
-                "/n",
-                "/a",
-                "/none",
-            ],
-        );
+        let found = pick(body, ["/a/1/x", "/a/0/x", "/b/c~1d/e~0f", "/z", "/n", "/a", "/none"]);
         let texts = found.unwrap().map(|found| found.map(Cow::into_owned));
         let texts = texts.each_ref().map(Option::as_deref);
-        assert_eq!(
-            texts,
-            [
-                Some("two"),
-                Some("1"),
-                Some("-3"),
-                Some("é"),
-                None,
-                None,
-                None
-            ]
-        );
+        assert_eq!(texts, [Some("two"), Some("1"), Some("-3"), Some("é"), None, None, None]);
     }
 
     #[test]
     fn one_field_may_be_wanted_twice_and_others_not_at_all() {
         let [a, none, b] = pick_wanted(br#"{"k":"v"}"#, [Some("/k"), None, Some("/k")]).unwrap();
-        assert_eq!(
-            (a.as_deref(), none, b.as_deref()),
-            (Some("v"), None, Some("v"))
-        );
+        assert_eq!((a.as_deref(), none, b.as_deref()), (Some("v"), None, Some("v")));
     }
 
     #[test]
@@ -308,11 +247,7 @@ mod tests {
     #[test]
     fn hostile_bodies_give_a_typed_error_soon() {
         let deep = |open: &str, close: &str| {
-            format!(
-                r#"{{"id":"a","x":{}1{}}}"#,
-                open.repeat(100_000),
-                close.repeat(100_000)
-            )
+            format!(r#"{{"id":"a","x":{}1{}}}"#, open.repeat(100_000), close.repeat(100_000))
         };
         let bodies: Vec<Vec<u8>> = vec![
             deep("[", "]").into(),

@@ -43,11 +43,7 @@ mod tests {
             assert!(facts.body_bytes_max > 0 && !facts.tolerance.is_zero());
             assert!(matches!(facts.accepted_status, 200 | 202));
             for setting in provider.settings() {
-                assert!(
-                    !setting.label.is_empty() && !setting.help.is_empty(),
-                    "{}",
-                    setting.name
-                );
+                assert!(!setting.label.is_empty() && !setting.help.is_empty(), "{}", setting.name);
             }
         }
     }

@@ -44,12 +44,7 @@ impl SignedRequest {
 
     /// The same request as its receiver sees it.
     pub fn as_request(&self) -> Request<'_> {
-        Request {
-            method: &self.method,
-            url: &self.url,
-            headers: &self.headers,
-            body: &self.body,
-        }
+        Request { method: &self.method, url: &self.url, headers: &self.headers, body: &self.body }
     }
 
     /// Sets one header in place of any of that name.

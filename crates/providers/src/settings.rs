@@ -32,10 +32,7 @@ pub struct ConfigError {
 
 impl ConfigError {
     pub(crate) fn new(field: impl Into<String>, message: impl Into<String>) -> ConfigError {
-        ConfigError {
-            field: field.into(),
-            message: message.into(),
-        }
+        ConfigError { field: field.into(), message: message.into() }
     }
 }
 
@@ -50,10 +47,7 @@ pub(crate) fn text<'s>(settings: &'s Settings, name: &str) -> Result<Option<&'s 
 
 /// Refuses a setting that the provider does not declare: most likely it is misspelt.
 pub(crate) fn only_declared(declared: &[Setting], settings: &Settings) -> Result<(), ConfigError> {
-    match settings
-        .keys()
-        .find(|name| declared.iter().all(|setting| setting.name != **name))
-    {
+    match settings.keys().find(|name| declared.iter().all(|setting| setting.name != **name)) {
         Some(name) => Err(ConfigError::new(name, "is not a setting of this provider")),
         None => Ok(()),
     }

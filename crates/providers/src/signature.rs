@@ -79,18 +79,14 @@ pub(crate) fn hmac_fits(
     signatures: &[Vec<u8>],
 ) -> bool {
     let tag = hmac(algorithm, key, parts);
-    signatures
-        .iter()
-        .any(|signature| equal(tag.as_ref(), signature))
+    signatures.iter().any(|signature| equal(tag.as_ref(), signature))
 }
 
 /// Whether any of the signatures is one of the parts by the holder of the private key.
 pub(crate) fn ed25519_fits(key: &[u8; 32], parts: &[&[u8]], signatures: &[Vec<u8>]) -> bool {
     let message = parts.concat();
     let key = UnparsedPublicKey::new(&ED25519, key);
-    signatures
-        .iter()
-        .any(|signature| key.verify(&message, signature).is_ok())
+    signatures.iter().any(|signature| key.verify(&message, signature).is_ok())
 }
 
 /// An Ed25519 key pair from `whsk_` and base64 of its 32-byte seed, or of the seed and the public key.

@@ -13,34 +13,23 @@ use crate::signature::{self, Encoding};
 /// The signature of a request that Wakepost sends: `v1,…`, or `v1a,…` where the secret is a private key (`whsk_`).
 pub fn sign(secret: &str, id: &str, at: Timestamp, body: &[u8]) -> Result<String, ConfigError> {
     let time = at.as_secs().to_string();
-    Key::read(secret)?
-        .sign(&content(id, &time, body))
-        .ok_or_else(Key::cannot_sign)
+    Key::read(secret)?.sign(&content(id, &time, body)).ok_or_else(Key::cannot_sign)
 }
 
 /// A new shared secret: `whsec_` and base64 of 32 random bytes.
 pub fn generate_secret(entropy: &dyn Entropy) -> String {
-    format!(
-        "whsec_{}",
-        Encoding::Base64.encode(&signature::random_key(entropy))
-    )
+    format!("whsec_{}", Encoding::Base64.encode(&signature::random_key(entropy)))
 }
 
 /// A new private key for Ed25519: `whsk_` and base64 of its 32-byte seed.
 pub fn generate_private_key(entropy: &dyn Entropy) -> String {
-    format!(
-        "whsk_{}",
-        Encoding::Base64.encode(&signature::random_key(entropy))
-    )
+    format!("whsk_{}", Encoding::Base64.encode(&signature::random_key(entropy)))
 }
 
 /// The public key (`whpk_…`) that belongs to a private one (`whsk_…`).
 pub fn public_key(private_key: &str) -> Result<String, ConfigError> {
     let pair = signature::ed25519_pair(private_key).ok_or_else(Key::malformed_private)?;
-    Ok(format!(
-        "whpk_{}",
-        Encoding::Base64.encode(pair.public_key().as_ref())
-    ))
+    Ok(format!("whpk_{}", Encoding::Base64.encode(pair.public_key().as_ref())))
 }
 
 /// What is signed.
@@ -105,10 +94,7 @@ impl Key {
 
     fn sign(&self, parts: &[&[u8]]) -> Option<String> {
         let (version, bytes) = match self {
-            Key::Shared(key) => (
-                "v1",
-                signature::hmac(HMAC_SHA256, key, parts).as_ref().to_vec(),
-            ),
+            Key::Shared(key) => ("v1", signature::hmac(HMAC_SHA256, key, parts).as_ref().to_vec()),
             Key::Private(pair) => ("v1a", pair.sign(&parts.concat()).as_ref().to_vec()),
             Key::Public(_) => return None,
         };
@@ -144,11 +130,7 @@ mod tests {
 
     #[test]
     fn a_secret_that_is_not_base64_is_used_as_it_is() {
-        let tag = signature::hmac(
-            HMAC_SHA256,
-            b"not base64!",
-            &content("m", "1614265330", BODY),
-        );
+        let tag = signature::hmac(HMAC_SHA256, b"not base64!", &content("m", "1614265330", BODY));
         let expected = format!("v1,{}", Encoding::Base64.encode(tag.as_ref()));
         assert_eq!(sign("not base64!", "m", AT, BODY), Ok(expected));
     }
@@ -161,24 +143,16 @@ mod tests {
             assert!(!error.message.contains("AAAA") && !error.message.contains("!!"));
         }
         let public = public_key(&generate_private_key(&Counting::default())).unwrap();
-        assert!(
-            sign(&public, "m", AT, BODY).is_err(),
-            "a public key cannot sign"
-        );
+        assert!(sign(&public, "m", AT, BODY).is_err(), "a public key cannot sign");
     }
 
     #[test]
     fn a_private_key_signs_what_its_public_key_checks() {
         let private = generate_private_key(&Counting::default());
         let signed = sign(&private, "m", AT, BODY).unwrap();
-        let bytes = Encoding::Base64
-            .decode(signed.strip_prefix("v1a,").unwrap())
-            .unwrap();
+        let bytes = Encoding::Base64.decode(signed.strip_prefix("v1a,").unwrap()).unwrap();
         let public = Key::read(&public_key(&private).unwrap()).unwrap();
-        assert!(public.fits(
-            &content("m", "1614265330", BODY),
-            std::slice::from_ref(&bytes)
-        ));
+        assert!(public.fits(&content("m", "1614265330", BODY), std::slice::from_ref(&bytes)));
         assert!(!public.fits(&content("n", "1614265330", BODY), &[bytes]));
     }
 
@@ -187,11 +161,7 @@ mod tests {
         let private = generate_private_key(&Counting::default());
         let seed = signature::decode_key(&private["whsk_".len()..]).unwrap();
         let public = public_key(&private).unwrap();
-        let both = [
-            seed,
-            signature::decode_key(&public["whpk_".len()..]).unwrap(),
-        ]
-        .concat();
+        let both = [seed, signature::decode_key(&public["whpk_".len()..]).unwrap()].concat();
         let long = format!("whsk_{}", Encoding::Base64.encode(&both));
         assert_eq!(public_key(&long), Ok(public));
     }

@@ -75,10 +75,7 @@ impl Provider for StandardWebhooks {
             Ok(key.fits(&parts, &signatures(given, Some(version))))
         })?;
         check.fresh(time)?;
-        Ok(Verified {
-            secret_index,
-            signed_at: Some(time),
-        })
+        Ok(Verified { secret_index, signed_at: Some(time) })
     }
 
     fn map(&self, request: &Request<'_>, _: &Settings) -> Result<Mapped, MapError> {
@@ -120,16 +117,9 @@ struct Names {
     signature: &'static str,
 }
 
-static WEBHOOK: Names = Names {
-    id: "webhook-id",
-    time: "webhook-timestamp",
-    signature: "webhook-signature",
-};
-static SVIX: Names = Names {
-    id: "svix-id",
-    time: "svix-timestamp",
-    signature: "svix-signature",
-};
+static WEBHOOK: Names =
+    Names { id: "webhook-id", time: "webhook-timestamp", signature: "webhook-signature" };
+static SVIX: Names = Names { id: "svix-id", time: "svix-timestamp", signature: "svix-signature" };
 
 impl Names {
     /// One set or the other, never mixed, and the same for verifying and mapping: the id that makes a
@@ -155,10 +145,7 @@ fn signatures(header: &str, version: Option<&str>) -> Vec<Vec<u8>> {
 fn checking_key(secret: &str) -> Result<(Key, &'static str), ConfigError> {
     let key = Key::read(secret)?;
     let version = key.checks().ok_or_else(|| {
-        ConfigError::new(
-            "secret",
-            "is the sender's private key; give its public key, whpk_…",
-        )
+        ConfigError::new("secret", "is the sender's private key; give its public key, whpk_…")
     })?;
     Ok((key, version))
 }
@@ -175,9 +162,7 @@ mod tests {
     fn vector(names: &Names) -> SignedRequest {
         let mut request =
             SignedRequest::post("https://hooks.example/in/src_1", r#"{"test": 2432232314}"#);
-        request
-            .set(names.id, "msg_p5jXN8AQM9LWM0D4loKWxJek")
-            .unwrap();
+        request.set(names.id, "msg_p5jXN8AQM9LWM0D4loKWxJek").unwrap();
         request.set(names.time, "1614265330").unwrap();
         request.set(names.signature, GOOD).unwrap();
         request
@@ -191,16 +176,10 @@ mod tests {
     fn the_published_vector_is_accepted_under_both_sets_of_names() {
         for names in [&WEBHOOK, &SVIX] {
             let request = vector(names);
-            let expected = Verified {
-                secret_index: 0,
-                signed_at: Some(AT),
-            };
+            let expected = Verified { secret_index: 0, signed_at: Some(AT) };
             assert_eq!(verdict(&request), Ok(expected));
             let mapped = map(&StandardWebhooks, &request).unwrap();
-            assert_eq!(
-                mapped.dedup_key.as_deref(),
-                Some("msg_p5jXN8AQM9LWM0D4loKWxJek")
-            );
+            assert_eq!(mapped.dedup_key.as_deref(), Some("msg_p5jXN8AQM9LWM0D4loKWxJek"));
             assert_eq!(mapped.event_type, "event");
         }
     }
@@ -211,17 +190,11 @@ mod tests {
         request.set(WEBHOOK.id, "msg_other").unwrap();
         assert!(verdict(&request).is_ok());
         let mapped = map(&StandardWebhooks, &request).unwrap();
-        assert_eq!(
-            mapped.dedup_key.as_deref(),
-            Some("msg_p5jXN8AQM9LWM0D4loKWxJek")
-        );
+        assert_eq!(mapped.dedup_key.as_deref(), Some("msg_p5jXN8AQM9LWM0D4loKWxJek"));
 
         let mut request = vector(&SVIX);
         request.set(WEBHOOK.signature, GOOD).unwrap();
-        assert!(matches!(
-            verdict(&request),
-            Err(Refusal::Signature(Why::Missing(_)))
-        ));
+        assert!(matches!(verdict(&request), Err(Refusal::Signature(Why::Missing(_)))));
     }
 
     #[test]
@@ -258,28 +231,16 @@ mod tests {
             let mut request = vector(&WEBHOOK);
             request.set(WEBHOOK.signature, &bad).unwrap();
             let refused = verdict(&request);
-            assert!(
-                matches!(refused, Err(Refusal::Signature(_))),
-                "{bad}: {refused:?}"
-            );
+            assert!(matches!(refused, Err(Refusal::Signature(_))), "{bad}: {refused:?}");
         }
     }
 
     #[test]
     fn a_malformed_time_is_a_bad_signature_and_never_a_stale_one() {
-        for bad in [
-            "1614265330x",
-            "-1614265330",
-            "1614265330000",
-            "1614265330.0",
-            " 1614265330",
-        ] {
+        for bad in ["1614265330x", "-1614265330", "1614265330000", "1614265330.0", " 1614265330"] {
             let mut request = vector(&WEBHOOK);
             request.set(WEBHOOK.time, bad).unwrap();
-            assert!(
-                matches!(verdict(&request), Err(Refusal::Signature(_))),
-                "{bad}"
-            );
+            assert!(matches!(verdict(&request), Err(Refusal::Signature(_))), "{bad}");
         }
     }
 
@@ -288,16 +249,12 @@ mod tests {
         let private = standard::generate_private_key(&Counting::default());
         let public = standard::public_key(&private).unwrap();
         let mut request = SignedRequest::post("https://hooks.example/", "{}");
-        StandardWebhooks
-            .sign(&mut request, &private, &Settings::new(), "msg_1", NOW)
-            .unwrap();
+        StandardWebhooks.sign(&mut request, &private, &Settings::new(), "msg_1", NOW).unwrap();
         let verified = verify(&StandardWebhooks, &request, &[SECRET, &public]).unwrap();
         assert_eq!(verified.secret_index, 1);
         // An HMAC keyed with the public key's bytes, which everybody knows, must not pass.
         let forged = public.replace("whpk_", "whsec_");
-        StandardWebhooks
-            .sign(&mut request, &forged, &Settings::new(), "msg_1", NOW)
-            .unwrap();
+        StandardWebhooks.sign(&mut request, &forged, &Settings::new(), "msg_1", NOW).unwrap();
         let refused = verify(&StandardWebhooks, &request, &[&public]);
         assert_eq!(refused, Err(Refusal::Signature(Why::Mismatch)));
     }
@@ -306,20 +263,9 @@ mod tests {
     fn a_private_key_is_not_a_receivers_secret() {
         let private = standard::generate_private_key(&Counting::default());
         let settings = Settings::new();
-        assert!(
-            StandardWebhooks
-                .check_config(Some(&private), &settings)
-                .is_err()
-        );
-        assert!(
-            StandardWebhooks
-                .check_config(Some("whsec_%"), &settings)
-                .is_err()
-        );
-        assert_eq!(
-            StandardWebhooks.check_config(Some(SECRET), &settings),
-            Ok(vec![])
-        );
+        assert!(StandardWebhooks.check_config(Some(&private), &settings).is_err());
+        assert!(StandardWebhooks.check_config(Some("whsec_%"), &settings).is_err());
+        assert_eq!(StandardWebhooks.check_config(Some(SECRET), &settings), Ok(vec![]));
         let missing = StandardWebhooks.check_config(None, &settings);
         assert_eq!(missing, Ok(vec!["secret".to_owned()]));
     }
@@ -328,9 +274,7 @@ mod tests {
     fn an_event_says_its_type_and_when_it_happened() {
         let body = r#"{"type":"invoice.paid","timestamp":"2021-02-25T15:02:10Z","data":{}}"#;
         let mut request = SignedRequest::post("https://hooks.example/", body);
-        StandardWebhooks
-            .sign(&mut request, SECRET, &Settings::new(), "msg_1", NOW)
-            .unwrap();
+        StandardWebhooks.sign(&mut request, SECRET, &Settings::new(), "msg_1", NOW).unwrap();
         let mapped = map(&StandardWebhooks, &request).unwrap();
         assert_eq!(mapped.event_type, "invoice.paid");
         assert_eq!(mapped.occurred_at, Some(AT));

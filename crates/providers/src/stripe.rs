@@ -61,31 +61,16 @@ impl Provider for Stripe {
         // The secret is used as it is written, `whsec_` included: Stripe's own libraries do.
         let secret_index = check.secret_that(|secret| {
             let key = secret.as_bytes();
-            Ok(signature::hmac_fits(
-                HMAC_SHA256,
-                key,
-                &parts,
-                &given.signatures,
-            ))
+            Ok(signature::hmac_fits(HMAC_SHA256, key, &parts, &given.signatures))
         })?;
         check.fresh(given.time)?;
-        Ok(Verified {
-            secret_index,
-            signed_at: Some(given.time),
-        })
+        Ok(Verified { secret_index, signed_at: Some(given.time) })
     }
 
     fn map(&self, request: &Request<'_>, _: &Settings) -> Result<Mapped, MapError> {
         let [id, event_type, created, request_id, object, object_id] = payload::pick(
             request.body,
-            [
-                "/id",
-                "/type",
-                "/created",
-                "/request/id",
-                "/data/object/object",
-                "/data/object/id",
-            ],
+            ["/id", "/type", "/created", "/request/id", "/data/object/object", "/data/object/id"],
         )?;
         let subject = object.zip(object_id).map(|(kind, id)| Subject {
             kind: kind.into_owned(),
@@ -134,13 +119,8 @@ impl<'h> Given<'h> {
     /// Reads `t=…,v1=…[,v1=…]`; other schemes, such as the test scheme v0, are passed over.
     fn read(text: &'h str) -> Result<Given<'h>, Why> {
         let malformed = |expected| Why::malformed(SIGNATURE, expected);
-        let items = || {
-            text.split(',')
-                .filter_map(|item| item.trim().split_once('='))
-        };
-        let mut times = items()
-            .filter(|(scheme, _)| *scheme == "t")
-            .map(|(_, value)| value);
+        let items = || text.split(',').filter_map(|item| item.trim().split_once('='));
+        let mut times = items().filter(|(scheme, _)| *scheme == "t").map(|(_, value)| value);
         let time_text = match (times.next(), times.next()) {
             (Some(time), None) => time,
             (None, _) => return Err(malformed("complete: it has no time (t=)")),
@@ -155,15 +135,9 @@ impl<'h> Given<'h> {
             .take(CANDIDATES_MAX + 1)
             .collect();
         if signatures.is_empty() || signatures.len() > CANDIDATES_MAX {
-            return Err(malformed(
-                "complete: it needs one to 16 hex signatures (v1=)",
-            ));
+            return Err(malformed("complete: it needs one to 16 hex signatures (v1=)"));
         }
-        Ok(Given {
-            time_text,
-            time,
-            signatures,
-        })
+        Ok(Given { time_text, time, signatures })
     }
 }
 
@@ -178,9 +152,7 @@ mod tests {
 
     fn event() -> SignedRequest {
         let mut request = SignedRequest::post("https://hooks.example/in/src_1", BODY);
-        Stripe
-            .sign(&mut request, SECRET, &Settings::new(), "", NOW)
-            .unwrap();
+        Stripe.sign(&mut request, SECRET, &Settings::new(), "", NOW).unwrap();
         request
     }
 
@@ -198,18 +170,10 @@ mod tests {
         // printf '1614265330.{"id":"evt_1"}' | openssl dgst -sha256 -hmac whsec_test_secret
         let mut request = SignedRequest::post("https://hooks.example/", r#"{"id":"evt_1"}"#);
         let tag = "e135cdbed3dda004bf8a2fb350f2541d299393c770e0b9e6e319dc595e9072aa";
-        request
-            .set(SIGNATURE, &format!("t=1614265330,v1={tag}"))
-            .unwrap();
+        request.set(SIGNATURE, &format!("t=1614265330,v1={tag}")).unwrap();
         let at = Timestamp::from_secs(1_614_265_330);
         let verified = verify_at(&Stripe, &request, &[SECRET], at);
-        assert_eq!(
-            verified,
-            Ok(Verified {
-                secret_index: 0,
-                signed_at: Some(at)
-            })
-        );
+        assert_eq!(verified, Ok(Verified { secret_index: 0, signed_at: Some(at) }));
     }
 
     #[test]
@@ -252,10 +216,7 @@ mod tests {
         let mapped = map(&Stripe, &event()).unwrap();
         assert_eq!(mapped.event_type, "charge.succeeded");
         assert_eq!(mapped.dedup_key.as_deref(), Some("evt_1"));
-        assert_eq!(
-            mapped.occurred_at,
-            Some(Timestamp::from_secs(1_614_265_330))
-        );
+        assert_eq!(mapped.occurred_at, Some(Timestamp::from_secs(1_614_265_330)));
         assert_eq!(mapped.subject.unwrap().text("stripe"), "stripe:charge:ch_3");
         assert_eq!(mapped.provider_request_id.as_deref(), Some("req_9"));
     }

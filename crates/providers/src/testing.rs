@@ -25,10 +25,7 @@ impl Entropy for Counting {
 
 /// Settings from pairs.
 pub(crate) fn settings(pairs: &[(&str, &str)]) -> Settings {
-    pairs
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).into()))
-        .collect()
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect()
 }
 
 /// The verdict now, without settings.
@@ -59,15 +56,7 @@ pub(crate) fn verify_with(
     now: Timestamp,
 ) -> Result<Verified, Refusal> {
     let tolerance = provider.facts().tolerance;
-    provider.verify(
-        &request.as_request(),
-        &Check {
-            secrets,
-            settings,
-            now,
-            tolerance,
-        },
-    )
+    provider.verify(&request.as_request(), &Check { secrets, settings, now, tolerance })
 }
 
 /// The mapping without settings.

@@ -84,10 +84,7 @@ pub enum Why {
 
 impl Why {
     pub(crate) fn malformed(place: impl Into<String>, expected: &'static str) -> Why {
-        Why::Malformed {
-            place: place.into(),
-            expected,
-        }
+        Why::Malformed { place: place.into(), expected }
     }
 }
 
@@ -116,12 +113,7 @@ impl Check<'_> {
     ) -> Result<usize, Refusal> {
         let mut usable = false;
         let mut unready = ConfigError::new("secret", "is not set");
-        for (index, secret) in self
-            .secrets
-            .iter()
-            .enumerate()
-            .filter(|(_, s)| !s.is_empty())
-        {
+        for (index, secret) in self.secrets.iter().enumerate().filter(|(_, s)| !s.is_empty()) {
             match fits(secret) {
                 Ok(true) => return Ok(index),
                 Ok(false) => usable = true,
@@ -129,11 +121,7 @@ impl Check<'_> {
             }
         }
         // One malformed secret beside a usable one must not turn a forged request into a 503.
-        Err(if usable {
-            Why::Mismatch.into()
-        } else {
-            Refusal::Unready(unready)
-        })
+        Err(if usable { Why::Mismatch.into() } else { Refusal::Unready(unready) })
     }
 
     /// Refuses a time too far off. Call it only after the signature was found good: 401 comes before 403.
@@ -143,12 +131,7 @@ impl Check<'_> {
             return Ok(());
         }
         let ahead = signed_at > self.now;
-        Err(Refusal::Stale {
-            signed_at,
-            off,
-            ahead,
-            tolerance: self.tolerance,
-        })
+        Err(Refusal::Stale { signed_at, off, ahead, tolerance: self.tolerance })
     }
 }
 
@@ -158,12 +141,7 @@ mod tests {
 
     fn check<'a>(secrets: &'a [&'a str], settings: &'a Settings) -> Check<'a> {
         let (now, tolerance) = (Timestamp::from_secs(1_000_000), Duration::from_secs(300));
-        Check {
-            secrets,
-            settings,
-            now,
-            tolerance,
-        }
+        Check { secrets, settings, now, tolerance }
     }
 
     #[test]
@@ -171,11 +149,7 @@ mod tests {
         let settings = Settings::new();
         let check = check(&[], &settings);
         for ms in [-300_000i64, -1, 0, 1, 300_000] {
-            assert!(
-                check
-                    .fresh(Timestamp::from_millis(1_000_000_000 + ms))
-                    .is_ok()
-            );
+            assert!(check.fresh(Timestamp::from_millis(1_000_000_000 + ms)).is_ok());
         }
         for (ms, is_ahead) in [(-300_001i64, false), (300_001, true)] {
             match check.fresh(Timestamp::from_millis(1_000_000_000 + ms)) {
@@ -206,18 +180,13 @@ mod tests {
             check(&["bad", "other"], &settings).secret_that(fits),
             Err(Refusal::Signature(Why::Mismatch))
         );
-        assert!(matches!(
-            check(&["bad"], &settings).secret_that(fits),
-            Err(Refusal::Unready(_))
-        ));
+        assert!(matches!(check(&["bad"], &settings).secret_that(fits), Err(Refusal::Unready(_))));
     }
 
     #[test]
     fn a_stale_refusal_says_how_far_the_clock_was_off() {
         let settings = Settings::new();
-        let refusal = check(&[], &settings)
-            .fresh(Timestamp::from_millis(999_699_500))
-            .unwrap_err();
+        let refusal = check(&[], &settings).fresh(Timestamp::from_millis(999_699_500)).unwrap_err();
         assert_eq!(
             refusal.to_string(),
             "the request was signed 300.500 s ago, more than the 300 s allowed"

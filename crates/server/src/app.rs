@@ -33,6 +33,9 @@ use crate::telemetry::metrics::Metrics;
 use crate::tokens::Tokens;
 use crate::workers;
 
+/// How often partitions are looked at. They are made weeks ahead.
+const PARTITIONS_PERIOD: Duration = Duration::from_secs(6 * 3600);
+
 /// A server that is ready to serve.
 pub struct App {
     /// Where it listens.
@@ -45,6 +48,7 @@ pub struct App {
     pub context: Arc<Context>,
     listener: TcpListener,
     words: Option<mpsc::Receiver<String>>,
+    postgres: Option<Postgres>,
 }
 
 impl App {
@@ -62,13 +66,7 @@ impl App {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         make_data_dir(&config)?;
         let (master, master_key) = config::master_key(&config, entropy.as_ref())?;
-        let Opened {
-            store,
-            ledger,
-            hub,
-            words,
-            ttl,
-        } = open(&config, clock.clone()).await?;
+        let Opened { store, ledger, hub, words, ttl, postgres } = open(&config, clock.clone()).await?;
         let vault = Arc::new(Vault::new(&master, store.clone(), entropy.clone()));
         // A wrong master key must stop the start, not the first event.
         vault.key(TenantId::DEFAULT).await?;
@@ -80,10 +78,8 @@ impl App {
         let address = listener.local_addr()?;
         let directory = Arc::new(Directory::new(store.clone(), vault.clone(), ttl));
         let queue = Arc::new(Queue::new(store.clone(), directory.clone(), hub.clone()));
-        let client = ClientSettings {
-            policy: config.addresses.clone(),
-            ..ClientSettings::default()
-        };
+        let client =
+            ClientSettings { policy: config.addresses.clone(), ..ClientSettings::default() };
         let client = GuardedClient::new(Arc::new(SystemResolver::new()), client)?;
         let context = Arc::new(Context {
             base_url: config.base_url(address),
@@ -103,14 +99,7 @@ impl App {
             queue,
             hub,
         });
-        Ok(App {
-            address,
-            first_key,
-            master_key,
-            context,
-            listener,
-            words,
-        })
+        Ok(App { address, first_key, master_key, context, listener, words, postgres })
     }
 
     /// Serves until the context's `stop`, then lets what is under way end.
@@ -120,6 +109,9 @@ impl App {
         workers::start(&context, &tracker);
         if let Some(words) = self.words {
             tracker.spawn(workers::hub::listen(context.clone(), words));
+        }
+        if let Some(postgres) = self.postgres {
+            tracker.spawn(keep_partitions(context.clone(), postgres));
         }
         let rejections = Rejections::start(context.ledger.clone());
         let router = edge::router(context.clone(), rejections).merge(api::router(context.clone()));
@@ -134,10 +126,7 @@ impl App {
         .await;
         tracker.close();
         // Pushed runs take their own grace, and then the time to end a command.
-        if tokio::time::timeout(grace + Duration::from_secs(15), tracker.wait())
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout(grace + Duration::from_secs(15), tracker.wait()).await.is_err() {
             tracing::warn!(
                 "some work did not end within the grace period; its leases will run out"
             );
@@ -161,12 +150,9 @@ fn make_data_dir(config: &Config) -> anyhow::Result<()> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(&config.data_dir).with_context(|| {
-        format!(
-            "cannot make the data directory {}",
-            config.data_dir.display()
-        )
-    })
+    builder
+        .create(&config.data_dir)
+        .with_context(|| format!("cannot make the data directory {}", config.data_dir.display()))
 }
 
 struct Opened {
@@ -175,6 +161,7 @@ struct Opened {
     hub: Arc<dyn Hub>,
     words: Option<mpsc::Receiver<String>>,
     ttl: Option<Duration>,
+    postgres: Option<Postgres>,
 }
 
 async fn open(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Opened> {
@@ -187,6 +174,7 @@ async fn open(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Opened> 
             hub: Arc::new(NoHub),
             words: None,
             ttl: None,
+            postgres: None,
         });
     };
     let store = Postgres::connect(url, PostgresOptions::default()).await?;
@@ -194,14 +182,23 @@ async fn open(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Opened> 
     store.ensure_partitions(clock.now()).await?;
     let words = store.listen();
     let hub = Arc::new(PostgresHub(store.clone()));
+    let postgres = Some(store.clone());
     let store = Arc::new(store);
-    Ok(Opened {
-        ledger: store.clone(),
-        store,
-        hub,
-        words: Some(words),
-        ttl: Some(MANY_NODES_TTL),
-    })
+    let ttl = Some(MANY_NODES_TTL);
+    Ok(Opened { ledger: store.clone(), store, hub, words: Some(words), ttl, postgres })
+}
+
+/// Makes the coming weeks' partitions in good time, for a server that runs for months.
+async fn keep_partitions(context: Arc<Context>, postgres: Postgres) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(PARTITIONS_PERIOD) => {}
+            () = context.stop.cancelled() => return,
+        }
+        if let Err(error) = postgres.ensure_partitions(context.now()).await {
+            tracing::warn!(%error, "partitions could not be made; it will be tried again");
+        }
+    }
 }
 
 /// Tells the other nodes through the database.
@@ -263,10 +260,7 @@ async fn add_admin(
         target: key.id.to_string(),
         note: Some(name.to_owned()),
     };
-    let record = KeyRecord {
-        hash: hash_key(secret),
-        key,
-    };
+    let record = KeyRecord { hash: hash_key(secret), key };
     match store.create_key(record, audit, None).await {
         Ok(Once::Now(()) | Once::Before(_)) => Ok(()),
         // The same key from the environment, on another start or another node.

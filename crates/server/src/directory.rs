@@ -27,6 +27,9 @@ pub use source::LiveSource;
 /// How old a copy may be where other nodes change settings too.
 pub const MANY_NODES_TTL: Duration = Duration::from_secs(1);
 
+/// How many keys of lanes are remembered.
+const LANES_KEPT: usize = 100_000;
+
 /// The cached settings.
 pub struct Directory {
     store: Arc<dyn Store>,
@@ -122,13 +125,16 @@ impl Directory {
         let count = self.store.count_lanes(key.tenant).await?;
         let stored = match count < limits::LANES_PER_TENANT_MAX as i64 {
             true => key.clone(),
-            false => LaneKey {
-                name: String::new(),
-                ..key.clone()
-            },
+            false => LaneKey { name: String::new(), ..key.clone() },
         };
         let lane = Arc::new(self.store.lane(stored).await?);
-        self.lanes.write().insert(key, lane.clone());
+        let mut lanes = self.lanes.write();
+        // Names of jobs are the callers' to choose, and many may share a lane.
+        if lanes.len() >= LANES_KEPT {
+            lanes.clear();
+        }
+        lanes.insert(key, lane.clone());
+        drop(lanes);
         self.lanes_by_id.write().insert(lane.id, lane.clone());
         Ok(lane)
     }

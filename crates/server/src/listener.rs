@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -65,10 +66,7 @@ pub async fn serve(
         });
     }
     drop(listener);
-    if tokio::time::timeout(grace, graceful.shutdown())
-        .await
-        .is_err()
-    {
+    if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
         tracing::warn!("some connections did not end within the grace period");
     }
 }
@@ -80,7 +78,10 @@ fn connection(
     graceful: &GracefulShutdown,
 ) -> impl Future<Output = ()> + Send + use<> {
     let _ = stream.set_nodelay(true);
+    let asked = Arc::new(AtomicBool::new(false));
+    let first = asked.clone();
     let service = service_fn(move |request: Request<Incoming>| {
+        first.store(true, Ordering::Relaxed);
         let router = router.clone();
         async move {
             let mut request = request.map(Body::new);
@@ -106,14 +107,23 @@ fn connection(
         .max_local_error_reset_streams(Some(100))
         .keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(HEADERS_TIMEOUT);
-    let served = builder
-        .serve_connection(TokioIo::new(stream), service)
-        .into_owned();
+    let served = builder.serve_connection(TokioIo::new(stream), service).into_owned();
     let watched = graceful.watch(served);
+    // The versions' own timers begin once the version is known: a peer that says nothing, or half of
+    // HTTP/2's first line, would otherwise be kept for ever.
+    let silent = async move {
+        tokio::time::sleep(HEADERS_TIMEOUT).await;
+        if asked.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    };
     async move {
-        // A peer that breaks off or breaks the rules is its own business.
-        if let Err(error) = watched.await {
-            tracing::debug!(%peer, %error, "a connection ended badly");
+        tokio::select! {
+            // A peer that breaks off or breaks the rules is its own business.
+            ended = watched => if let Err(error) = ended {
+                tracing::debug!(%peer, %error, "a connection ended badly");
+            },
+            () = silent => tracing::debug!(%peer, "a connection asked for nothing"),
         }
     }
 }

@@ -53,13 +53,9 @@ impl Ask {
     fn wants(&self, lane: &Lane) -> bool {
         let key = &lane.key;
         self.tenant.is_none_or(|tenant| tenant == key.tenant)
-            && self
-                .kinds
-                .as_ref()
-                .is_none_or(|kinds| kinds.contains(&key.name))
+            && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&key.name))
             && self.sources.as_ref().is_none_or(|sources| {
-                key.origin
-                    .is_some_and(|origin| sources.contains(&SourceId(origin)))
+                key.origin.is_some_and(|origin| sources.contains(&SourceId(origin)))
             })
     }
 }
@@ -92,27 +88,18 @@ impl Rings {
 
     /// Plans a claim of items that this node runs itself, as far as it has places for them.
     fn plan_pushed(&mut self, max: u32, places: &Places<'_>) -> Vec<Take> {
-        let Rings {
-            pushed, executors, ..
-        } = self;
+        let Rings { pushed, executors, .. } = self;
         let free = |lane: LaneId| executors.get(&lane).map_or(0, places);
         let wanted = |lane: &Lane| free(lane.id) > 0;
-        let mut plan = pushed.plan(
-            max,
-            Wanted {
-                tenant: None,
-                lane: Some(&wanted),
-            },
-        );
+        let mut plan = pushed.plan(max, Wanted { tenant: None, lane: Some(&wanted) });
         let mut taken: HashMap<&Executor, usize> = HashMap::new();
         for take in &mut plan {
             let Some(executor) = executors.get(&take.lane) else {
                 continue;
             };
             let used = taken.entry(executor).or_default();
-            take.count = take
-                .count
-                .min(u32::try_from(places(executor).saturating_sub(*used)).unwrap_or(0));
+            take.count =
+                take.count.min(u32::try_from(places(executor).saturating_sub(*used)).unwrap_or(0));
             *used += take.count as usize;
         }
         plan.retain(|take| take.count > 0);
@@ -144,13 +131,7 @@ impl std::fmt::Debug for Queue {
 impl Queue {
     /// A queue over a store.
     pub fn new(store: Arc<dyn Store>, directory: Arc<Directory>, hub: Arc<dyn Hub>) -> Queue {
-        Queue {
-            store,
-            directory,
-            hub,
-            rings: Mutex::default(),
-            pushed: Notify::new(),
-        }
+        Queue { store, directory, hub, rings: Mutex::default(), pushed: Notify::new() }
     }
 
     /// A lane got ready work through this node: serve it, and tell the others.
@@ -202,8 +183,7 @@ impl Queue {
     /// As [`Queue::cap_freed`], told by another node.
     pub async fn unpark(&self, tenant: TenantId) -> Result<()> {
         let lanes = self.rings.lock().parked.remove(&tenant).unwrap_or_default();
-        self.hint_lanes(&lanes.into_iter().collect::<Vec<_>>())
-            .await
+        self.hint_lanes(&lanes.into_iter().collect::<Vec<_>>()).await
     }
 
     /// Leases items to a worker, waiting for the first if need be.
@@ -216,16 +196,12 @@ impl Queue {
             for _ in 0..ROUNDS_MAX {
                 let wanted = |lane: &Lane| ask.wants(lane);
                 let room = ask.max - got.len() as u32;
-                let want = Wanted {
-                    tenant: ask.tenant,
-                    lane: Some(&wanted),
-                };
+                let want = Wanted { tenant: ask.tenant, lane: Some(&wanted) };
                 let plan = self.rings.lock().pulled.plan(room, want);
                 if plan.is_empty() {
                     break;
                 }
-                self.claim(Way::Pulled, &ask.worker, &plan, ask.lease, &mut got)
-                    .await?;
+                self.claim(Way::Pulled, &ask.worker, &plan, ask.lease, &mut got).await?;
             }
             if !got.is_empty() || Instant::now() >= deadline || stop.is_cancelled() {
                 return Ok(got.into_iter().map(|(claimed, _, _)| claimed).collect());
@@ -250,8 +226,7 @@ impl Queue {
         let mut got = Vec::new();
         let plan = self.rings.lock().plan_pushed(max, places);
         if !plan.is_empty() {
-            self.claim(Way::Pushed, worker, &plan, None, &mut got)
-                .await?;
+            self.claim(Way::Pushed, worker, &plan, None, &mut got).await?;
         }
         Ok(got)
     }
@@ -275,10 +250,7 @@ impl Queue {
         got: &mut Vec<Pushed>,
     ) -> Result<()> {
         let ids: Vec<LaneId> = plan.iter().map(|take| take.lane).collect();
-        let mut request = ClaimRequest {
-            worker: worker.to_owned(),
-            lanes: Vec::new(),
-        };
+        let mut request = ClaimRequest { worker: worker.to_owned(), lanes: Vec::new() };
         let mut known = HashMap::new();
         for lane in self.directory.lanes(&ids).await? {
             let policy = self.directory.policy(&lane).await?;
@@ -288,10 +260,7 @@ impl Queue {
                 self.hint_here(&lane, 1).await;
                 continue;
             }
-            let count = plan
-                .iter()
-                .find(|take| take.lane == lane.id)
-                .map_or(0, |take| take.count);
+            let count = plan.iter().find(|take| take.lane == lane.id).map_or(0, |take| take.count);
             request.lanes.push(ClaimLane {
                 lane: lane.id,
                 count,
@@ -331,11 +300,7 @@ impl Queue {
                 continue;
             };
             if count < take.count && !policy.caps.is_empty() {
-                rings
-                    .parked
-                    .entry(lane.key.tenant)
-                    .or_default()
-                    .insert(lane.id);
+                rings.parked.entry(lane.key.tenant).or_default().insert(lane.id);
             }
             rings.turns(way).report(*take, count);
         }

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use utoipa::openapi::schema::{
-    AdditionalProperties, AllOfBuilder, ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder, Schema,
-    SchemaFormat, Type,
+    AdditionalProperties, AllOfBuilder, ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder,
+    Schema, SchemaFormat, Type,
 };
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
@@ -115,9 +115,7 @@ described! {
 
 /// What every text begins as.
 fn text(description: &str) -> ObjectBuilder {
-    ObjectBuilder::new()
-        .schema_type(Type::String)
-        .description(Some(description))
+    ObjectBuilder::new().schema_type(Type::String).description(Some(description))
 }
 
 fn id(prefix: &str, description: &str) -> ObjectBuilder {
@@ -125,9 +123,7 @@ fn id(prefix: &str, description: &str) -> ObjectBuilder {
 }
 
 fn bounded(description: &str, chars_max: usize) -> ObjectBuilder {
-    text(description)
-        .min_length(Some(1))
-        .max_length(Some(chars_max))
+    text(description).min_length(Some(1)).max_length(Some(chars_max))
 }
 
 fn whole(description: &str, low: u64, high: u64) -> ObjectBuilder {
@@ -139,9 +135,8 @@ fn whole(description: &str, low: u64, high: u64) -> ObjectBuilder {
 }
 
 fn words<T: Serialize>(description: &str, all: impl IntoIterator<Item = T>) -> ObjectBuilder {
-    let words = all
-        .into_iter()
-        .map(|word| serde_json::to_value(word).expect("a word is plain data"));
+    let words =
+        all.into_iter().map(|word| serde_json::to_value(word).expect("a word is plain data"));
     text(description).enum_values(Some(words))
 }
 
@@ -152,9 +147,9 @@ fn executor(kind: &str, field: Option<&str>) -> ObjectBuilder {
         .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)));
     match field {
         None => tagged,
-        Some(field) => tagged
-            .property(field, ObjectBuilder::new().schema_type(Type::String))
-            .required(field),
+        Some(field) => {
+            tagged.property(field, ObjectBuilder::new().schema_type(Type::String)).required(field)
+        }
     }
 }
 
@@ -165,7 +160,7 @@ macro_rules! requiring {
 
         impl utoipa::PartialSchema for $name {
             fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-                crate::schema::requiring(&<$part as utoipa::ToSchema>::name(), &$fields)
+                crate::schema::with_required(&<$part as utoipa::ToSchema>::name(), &$fields)
             }
         }
 
@@ -185,7 +180,7 @@ macro_rules! requiring {
 pub(crate) use requiring;
 
 /// The named description, with more of its fields required.
-pub fn requiring(name: &str, fields: &[&str]) -> RefOr<Schema> {
+pub fn with_required(name: &str, fields: &[&str]) -> RefOr<Schema> {
     let more = ObjectBuilder::new();
     let more = fields.iter().fold(more, |object, field| object.required(*field));
     let part = Ref::from_schema_name(name);

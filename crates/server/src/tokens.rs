@@ -118,10 +118,7 @@ mod tests {
         let other = Tokens::new(&MasterKey::new([2; 32]));
         let key = tokens.job_key(&ticket());
         assert_eq!(tokens.read_job_key(&key), Some(ticket()));
-        assert_eq!(
-            tokens.read_lease(&key.replace(JOB_KEY_PREFIX, LEASE_PREFIX)),
-            None
-        );
+        assert_eq!(tokens.read_lease(&key.replace(JOB_KEY_PREFIX, LEASE_PREFIX)), None);
         assert_eq!(other.read_job_key(&key), None);
     }
 }

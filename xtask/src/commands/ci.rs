@@ -22,30 +22,12 @@ struct Step {
 /// The list of steps. Short forms of further commands (fuzzing, benchmarks, the SDKs, the dashboard
 /// in a browser) join it as those commands come to be.
 const STEPS: &[Step] = &[
-    Step {
-        name: "format",
-        run: format,
-    },
-    Step {
-        name: "tracked files",
-        run: tracked_files::check,
-    },
-    Step {
-        name: "dependencies",
-        run: dependencies,
-    },
-    Step {
-        name: "lint",
-        run: lint,
-    },
-    Step {
-        name: "documentation",
-        run: documentation,
-    },
-    Step {
-        name: "tests",
-        run: tests,
-    },
+    Step { name: "format", run: format },
+    Step { name: "tracked files", run: tracked_files::check },
+    Step { name: "dependencies", run: dependencies },
+    Step { name: "lint", run: lint },
+    Step { name: "documentation", run: documentation },
+    Step { name: "tests", run: tests },
 ];
 
 impl Ci {
@@ -59,10 +41,8 @@ impl Ci {
             times.push((step.name, started.elapsed()));
             println!("<== {} ({})", step.name, seconds(started.elapsed()));
         }
-        let times: Vec<_> = times
-            .iter()
-            .map(|(name, took)| format!("{name} {}", seconds(*took)))
-            .collect();
+        let times: Vec<_> =
+            times.iter().map(|(name, took)| format!("{name} {}", seconds(*took))).collect();
         println!("all steps passed: {}", times.join(", "));
         Ok(())
     }
@@ -78,15 +58,7 @@ fn format() -> anyhow::Result<()> {
 
 fn lint() -> anyhow::Result<()> {
     // `--locked` here speaks for all the steps: Cargo.lock is what the manifests ask for.
-    let clippy = [
-        "clippy",
-        "--locked",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ];
+    let clippy = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
     process::run(cargo().args(clippy))
 }
 
@@ -101,14 +73,7 @@ fn dependencies() -> anyhow::Result<()> {
     if !cargo_has("deny") {
         process::run(cargo().args(["install", "--locked", "cargo-deny"]))?;
     }
-    let check = [
-        "deny",
-        "check",
-        "--hide-inclusion-graph",
-        "bans",
-        "licenses",
-        "sources",
-    ];
+    let check = ["deny", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"];
     process::run(cargo().args(check))
 }
 

@@ -16,11 +16,7 @@ pub struct Postgres {
 impl Postgres {
     /// Starts the server and waits.
     pub fn run(self) -> anyhow::Result<()> {
-        let durability = if self.durable {
-            Durability::Real
-        } else {
-            Durability::Fast
-        };
+        let durability = if self.durable { Durability::Real } else { Durability::Fast };
         let mut server = postgres::Postgres::start(durability)?;
         println!("{}", server.url());
         eprintln!("PostgreSQL {} is running; Ctrl-C ends it", server.version());

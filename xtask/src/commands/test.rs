@@ -40,11 +40,7 @@ pub fn run_tests(profile: Option<&str>, args: &[String]) -> anyhow::Result<()> {
     process::run(cargo().args(["build", "-p", "wakepost-server", "-p", "wakepost-ctl"]))?;
     let database = Database::given_or_own(DATABASE_URL, Durability::Fast)?;
     let run = |command: &mut Command| {
-        process::run(
-            command
-                .env(DATABASE_URL, database.url())
-                .env(BIN_DIR, &bin_dir),
-        )
+        process::run(command.env(DATABASE_URL, database.url()).env(BIN_DIR, &bin_dir))
     };
 
     let everything = args.is_empty();
@@ -88,32 +84,15 @@ mod tests {
     use super::*;
 
     fn packages_of(line: &str) -> Option<&'static str> {
-        packages(
-            &line
-                .split_whitespace()
-                .map(str::to_owned)
-                .collect::<Vec<_>>(),
-        )
+        packages(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
     fn the_whole_workspace_is_tested_unless_packages_are_chosen() {
-        for whole in [
-            "",
-            "a_stale_lease",
-            "--no-capture",
-            "--profile ci",
-            "leasing -- -p",
-        ] {
+        for whole in ["", "a_stale_lease", "--no-capture", "--profile ci", "leasing -- -p"] {
             assert_eq!(packages_of(whole), Some("--workspace"), "{whole}");
         }
-        for chosen in [
-            "-p xtask",
-            "-pxtask",
-            "--package xtask",
-            "--package=xtask",
-            "--workspace",
-        ] {
+        for chosen in ["-p xtask", "-pxtask", "--package xtask", "--package=xtask", "--workspace"] {
             assert_eq!(packages_of(chosen), None, "{chosen}");
         }
     }

@@ -29,10 +29,7 @@ impl Account {
         if !geteuid().is_root() {
             return Ok(Self::Current);
         }
-        Ok(Self::Postgres {
-            uid: id_of_postgres("-u")?,
-            gid: id_of_postgres("-g")?,
-        })
+        Ok(Self::Postgres { uid: id_of_postgres("-u")?, gid: id_of_postgres("-g")? })
     }
 
     /// A command that runs as this account, its messages in English so that they can be read by us.
@@ -56,18 +53,12 @@ impl Account {
 }
 
 fn id_of_postgres(which: &str) -> anyhow::Result<u32> {
-    let output = Command::new("id")
-        .args([which, "postgres"])
-        .output()
-        .context("running id")?;
+    let output = Command::new("id").args([which, "postgres"]).output().context("running id")?;
     if !output.status.success() {
         bail!(
             "PostgreSQL refuses to run as root and there is no account `postgres` to run it as: \
              add one, or run this as another user"
         );
     }
-    String::from_utf8_lossy(&output.stdout)
-        .trim()
-        .parse()
-        .context("reading the output of id")
+    String::from_utf8_lossy(&output.stdout).trim().parse().context("reading the output of id")
 }

@@ -54,12 +54,7 @@ impl Programs {
         candidates()
             .into_iter()
             .filter(|directory| directory.join("initdb").is_file())
-            .filter_map(|directory| {
-                Some(Self {
-                    version: version_in(&directory)?,
-                    directory,
-                })
-            })
+            .filter_map(|directory| Some(Self { version: version_in(&directory)?, directory }))
             .filter(|programs| programs.version >= VERSION_MIN)
             .max_by_key(|programs| programs.version)
     }
@@ -67,28 +62,20 @@ impl Programs {
 
 /// Debian keeps the server's programs out of PATH, one directory per version.
 fn candidates() -> Vec<PathBuf> {
-    let debian = std::fs::read_dir("/usr/lib/postgresql")
-        .into_iter()
-        .flatten()
-        .flatten();
+    let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let debian = debian.map(|version| version.path().join("bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     debian.chain(std::env::split_paths(&path)).collect()
 }
 
 fn version_in(directory: &Path) -> Option<u32> {
-    let output = Command::new(directory.join("postgres"))
-        .arg("--version")
-        .output()
-        .ok()?;
+    let output = Command::new(directory.join("postgres")).arg("--version").output().ok()?;
     major_version(&String::from_utf8_lossy(&output.stdout))
 }
 
 fn major_version(shown: &str) -> Option<u32> {
     let (_, version) = shown.split_once("(PostgreSQL) ")?;
-    let end = version
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(version.len());
+    let end = version.find(|c: char| !c.is_ascii_digit()).unwrap_or(version.len());
     version[..end].parse().ok()
 }
 

@@ -52,11 +52,7 @@ impl Server {
             .process_group(0)
             .spawn()
             .context("starting PostgreSQL")?;
-        let mut server = Self {
-            process,
-            directory: directory.to_owned(),
-            port,
-        };
+        let mut server = Self { process, directory: directory.to_owned(), port };
         Ok(server.becomes_ready()?.then_some(server))
     }
 
@@ -91,10 +87,7 @@ impl Server {
                 bail!(Interrupted);
             }
             if Instant::now() >= deadline {
-                bail!(
-                    "PostgreSQL was not ready after {START_TIMEOUT:?}:\n{}",
-                    self.log()
-                );
+                bail!("PostgreSQL was not ready after {START_TIMEOUT:?}:\n{}", self.log());
             }
             std::thread::sleep(POLL_INTERVAL);
         }
@@ -105,17 +98,11 @@ impl Server {
     fn is_ready(&self) -> bool {
         let state = fs::read_to_string(self.directory.join("data/postmaster.pid"));
         let state = state.unwrap_or_default();
-        state
-            .lines()
-            .nth(STATE_LINE)
-            .is_some_and(|line| line.trim() == "ready")
+        state.lines().nth(STATE_LINE).is_some_and(|line| line.trim() == "ready")
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.directory.join("log"))
-            .unwrap_or_default()
-            .trim()
-            .to_owned()
+        fs::read_to_string(self.directory.join("log")).unwrap_or_default().trim().to_owned()
     }
 }
 

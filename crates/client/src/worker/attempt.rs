@@ -20,11 +20,7 @@ pub(super) async fn attempt<W: Worker>(
 ) {
     let job = Arc::new(job);
     let (cancel_asked, cancel) = watch::channel(false);
-    let context = JobContext {
-        client: client.clone(),
-        job: job.clone(),
-        cancel,
-    };
+    let context = JobContext { client: client.clone(), job: job.clone(), cancel };
     let work = async {
         if let Some(outcome) = outcome(&worker, context, hand_back).await {
             report(&client, &job, outcome).await;
@@ -84,10 +80,7 @@ async fn report(client: &Client, job: &LeasedJob, mut outcome: FinishOutcome) {
             (Err(error), _) if error.is_transient() => tokio::time::sleep(backoff.next()).await,
             (Err(error), FinishOutcome::Complete(_)) if is_unacceptable(&error) => {
                 let error = format!("the result was refused: {error}");
-                outcome = FinishOutcome::Fail(Failure {
-                    retryable: Some(false),
-                    ..failure(error)
-                });
+                outcome = FinishOutcome::Fail(Failure { retryable: Some(false), ..failure(error) });
             }
             (Err(error), _) => {
                 tracing::warn!(job = %job.id, %error, "the outcome was not recorded");
@@ -98,31 +91,20 @@ async fn report(client: &Client, job: &LeasedJob, mut outcome: FinishOutcome) {
 }
 
 async fn complete(client: &Client, job: &LeasedJob, done: &Completion) -> Result<(), Error> {
-    client
-        .complete_job(&job.id, &job.lease_token, done)
-        .await
-        .map(drop)
+    client.complete_job(&job.id, &job.lease_token, done).await.map(drop)
 }
 
 async fn fail(client: &Client, job: &LeasedJob, why: &Failure) -> Result<(), Error> {
-    client
-        .fail_job(&job.id, &job.lease_token, why)
-        .await
-        .map(drop)
+    client.fail_job(&job.id, &job.lease_token, why).await.map(drop)
 }
 
 /// Whether the same result would be refused again: too large, or not allowed.
 fn is_unacceptable(error: &Error) -> bool {
-    error
-        .problem()
-        .is_some_and(|problem| matches!(problem.status, 400 | 413 | 422))
+    error.problem().is_some_and(|problem| matches!(problem.status, 400 | 413 | 422))
 }
 
 fn failure(error: String) -> Failure {
-    Failure {
-        error,
-        ..Failure::default()
-    }
+    Failure { error, ..Failure::default() }
 }
 
 fn panic_text(error: JoinError) -> String {

@@ -40,8 +40,7 @@ impl JobContext {
     pub async fn checkpoint(&self, state: &impl Serialize) -> Result<(), Stop> {
         let state = serde_json::to_value(state)?;
         let (id, token) = (&self.job.id, &self.job.lease_token);
-        self.insist(|| self.client.checkpoint(id, token, &state))
-            .await?;
+        self.insist(|| self.client.checkpoint(id, token, &state)).await?;
         Ok(())
     }
 

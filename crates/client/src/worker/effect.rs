@@ -37,9 +37,7 @@ impl JobContext {
     {
         let effect = effect.into();
         let (id, token) = (&self.job.id, &self.job.lease_token);
-        let begun = self
-            .insist(|| self.client.begin_effect(id, token, &effect))
-            .await?;
+        let begun = self.insist(|| self.client.begin_effect(id, token, &effect)).await?;
         match begun.decision {
             Decision::Skip => serde_json::from_value(begun.result).map_err(|error| {
                 Stop::give_up(format!("effect {}'s stored result: {error}", effect.key))

@@ -48,7 +48,5 @@ pub(super) async fn keep(
 }
 
 fn is_final(error: &crate::Error) -> bool {
-    error
-        .problem()
-        .is_some_and(|problem| matches!(problem.status, 404 | 409))
+    error.problem().is_some_and(|problem| matches!(problem.status, 404 | 409))
 }

@@ -14,19 +14,12 @@ pub enum Stop {
 impl Stop {
     /// It failed, and may be tried again.
     pub fn retry(error: impl Into<String>) -> Stop {
-        Stop::Failed(Failure {
-            error: error.into(),
-            ..Failure::default()
-        })
+        Stop::Failed(Failure { error: error.into(), ..Failure::default() })
     }
 
     /// It failed for good: straight to the dead letters.
     pub fn give_up(error: impl Into<String>) -> Stop {
-        Stop::Failed(Failure {
-            error: error.into(),
-            retryable: Some(false),
-            ..Failure::default()
-        })
+        Stop::Failed(Failure { error: error.into(), retryable: Some(false), ..Failure::default() })
     }
 
     /// What a refused call about the job means for the run.

@@ -42,11 +42,7 @@ pub fn bytes_answer(status: u16, body: &[u8]) -> Answer {
 pub fn problem(status: u16, code: &str, detail: &str) -> Answer {
     let body = json!({"type": "about:blank", "title": "Refused", "status": status,
         "detail": detail, "code": code});
-    Answer(
-        status,
-        "application/problem+json",
-        body.to_string().into_bytes(),
-    )
+    Answer(status, "application/problem+json", body.to_string().into_bytes())
 }
 
 /// The server. It lives in a thread of its own until the test ends.
@@ -118,10 +114,7 @@ where
 async fn read(request: Request<Incoming>) -> Seen {
     let header = |name: &str| {
         let value = request.headers().get(name);
-        value
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default()
-            .to_owned()
+        value.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
     };
     let line = format!("{} {}", request.method(), request.uri());
     let (authorization, idempotency_key) = (header("authorization"), header("idempotency-key"));

@@ -42,9 +42,8 @@ pub async fn replay(session: &Session, id: &str, call: Call<Replayed>) -> anyhow
         return Ok(());
     };
     let made = replayed.job_id.as_deref();
-    let fields = Fields::default()
-        .line("replayed", Cell::new(id))
-        .line_if("as", made.map(Cell::new));
+    let fields =
+        Fields::default().line("replayed", Cell::new(id)).line_if("as", made.map(Cell::new));
     output::print(&fields.render(session.paint))?;
     if let Some(job) = made.filter(|made| made.starts_with("job_")) {
         let follow = format!("next: webhookctl jobs inspect {}", output::escape(job));

@@ -51,10 +51,7 @@ impl Cell {
 
     /// How wide it is.
     pub fn width(&self) -> usize {
-        self.spans
-            .iter()
-            .map(|(_, text)| text.chars().count())
-            .sum()
+        self.spans.iter().map(|(_, text)| text.chars().count()).sum()
     }
 
     /// As it is printed.

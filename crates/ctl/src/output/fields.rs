@@ -23,11 +23,7 @@ struct Line {
 impl Fields {
     /// Adds a line.
     pub fn line(mut self, label: &'static str, value: Cell) -> Fields {
-        self.lines.push(Line {
-            label,
-            value,
-            beside: None,
-        });
+        self.lines.push(Line { label, value, beside: None });
         self
     }
 
@@ -47,11 +43,7 @@ impl Fields {
         beside_label: &'static str,
         beside: Cell,
     ) -> Fields {
-        self.lines.push(Line {
-            label,
-            value,
-            beside: Some((beside_label, beside)),
-        });
+        self.lines.push(Line { label, value, beside: Some((beside_label, beside)) });
         self
     }
 

@@ -22,8 +22,7 @@ pub fn command(args: impl Iterator<Item = String>, cursor: &str) -> String {
 }
 
 fn has_value(arg: &str, flag: &str) -> bool {
-    arg.strip_prefix(flag)
-        .is_some_and(|rest| rest.starts_with('='))
+    arg.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='))
 }
 
 fn quoted(word: &str) -> String {
@@ -46,15 +45,7 @@ mod tests {
     #[test]
     fn filters_stay_and_the_cursor_is_replaced() {
         assert_eq!(
-            next(&[
-                "/bin/webhookctl",
-                "inbox",
-                "list",
-                "--type",
-                "issues.*",
-                "--cursor",
-                "c1"
-            ]),
+            next(&["/bin/webhookctl", "inbox", "list", "--type", "issues.*", "--cursor", "c1"]),
             "webhookctl inbox list --type 'issues.*' --cursor c2"
         );
         assert_eq!(

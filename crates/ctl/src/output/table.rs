@@ -13,9 +13,7 @@ impl Table {
     /// A table with these columns.
     pub fn new(columns: &[&str]) -> Table {
         let header = columns.iter().map(|name| Cell::toned(Tone::Dim, name));
-        Table {
-            rows: vec![header.collect()],
-        }
+        Table { rows: vec![header.collect()] }
     }
 
     /// Adds a row.
@@ -54,11 +52,7 @@ mod tests {
 
     fn table() -> Table {
         let mut table = Table::new(&["ID", "STATUS", "ERROR"]);
-        table.row([
-            Cell::new("evt_01JX9M9M7S7A"),
-            Cell::status("held"),
-            Cell::maybe(None),
-        ]);
+        table.row([Cell::new("evt_01JX9M9M7S7A"), Cell::status("held"), Cell::maybe(None)]);
         table.row([
             Cell::new("evt_2"),
             Cell::status("dead_letter"),

@@ -24,22 +24,15 @@ pub struct Ran {
 /// The program, pointed at a server by its environment, with the key `k`.
 pub fn webhookctl(url: &str) -> Run {
     let mut run = bare();
-    run.command
-        .env("WAKEPOST_URL", url)
-        .env("WAKEPOST_KEY", "k");
+    run.command.env("WAKEPOST_URL", url).env("WAKEPOST_KEY", "k");
     run
 }
 
 /// The program without a server and key.
 pub fn bare() -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_webhookctl"));
-    command
-        .env_remove("WAKEPOST_URL")
-        .env_remove("WAKEPOST_KEY");
-    Run {
-        command,
-        stdin: String::new(),
-    }
+    command.env_remove("WAKEPOST_URL").env_remove("WAKEPOST_KEY");
+    Run { command, stdin: String::new() }
 }
 
 impl Run {

@@ -99,10 +99,7 @@ impl Provider for Generic {
         };
         // Only now: a stale request with a bad signature is first of all a forged one.
         let Some(place) = &plan.timestamp else {
-            return Ok(Verified {
-                secret_index,
-                signed_at: None,
-            });
+            return Ok(Verified { secret_index, signed_at: None });
         };
         let text = place.must_find(request)?;
         let time = plan
@@ -110,10 +107,7 @@ impl Provider for Generic {
             .read(&text)
             .ok_or_else(|| Why::malformed(place.name(), plan.unit.expected()))?;
         check.fresh(time)?;
-        Ok(Verified {
-            secret_index,
-            signed_at: plan.signs_timestamp().then_some(time),
-        })
+        Ok(Verified { secret_index, signed_at: plan.signs_timestamp().then_some(time) })
     }
 
     fn map(&self, request: &Request<'_>, settings: &Settings) -> Result<Mapped, MapError> {
@@ -127,9 +121,7 @@ impl Provider for Generic {
             true => payload::pick_wanted(request.body, pointers)?,
             false => [None, None],
         };
-        let id = id
-            .or(header_at(&plan.id, request)?)
-            .filter(|id| !id.is_empty());
+        let id = id.or(header_at(&plan.id, request)?).filter(|id| !id.is_empty());
         let event_type = event_type.or(header_at(&plan.event_type, request)?);
         bounded(Mapped {
             dedup_key: id.map(Cow::into_owned),
@@ -166,10 +158,7 @@ impl Provider for Generic {
         let text = match plan.algorithm {
             Algorithm::Token => format!("{}{secret}", plan.prefix),
             Algorithm::Basic => {
-                format!(
-                    "Basic {}",
-                    signature::Encoding::Base64.encode(secret.as_bytes())
-                )
+                format!("Basic {}", signature::Encoding::Base64.encode(secret.as_bytes()))
             }
             _ => sign_content(&plan, &request.as_request(), secret)?,
         };
@@ -193,17 +182,10 @@ fn verify_content(
     let values = Values::find(plan, request)?;
     let parts = plan.content.parts(request, &values);
     check.secret_that(|secret| match plan.algorithm {
-        Algorithm::Hmac(hash) => Ok(signature::hmac_fits(
-            hash,
-            secret.as_bytes(),
-            &parts,
-            &signatures,
-        )),
-        _ => Ok(signature::ed25519_fits(
-            &plan::public_key(secret)?,
-            &parts,
-            &signatures,
-        )),
+        Algorithm::Hmac(hash) => {
+            Ok(signature::hmac_fits(hash, secret.as_bytes(), &parts, &signatures))
+        }
+        _ => Ok(signature::ed25519_fits(&plan::public_key(secret)?, &parts, &signatures)),
     })
 }
 
@@ -216,9 +198,7 @@ fn sign_content(
         .map_err(|why| ConfigError::new("content", format!("cannot be put together: {why}")))?;
     let parts = plan.content.parts(request, &values);
     let bytes = match plan.algorithm {
-        Algorithm::Hmac(hash) => signature::hmac(hash, secret.as_bytes(), &parts)
-            .as_ref()
-            .to_vec(),
+        Algorithm::Hmac(hash) => signature::hmac(hash, secret.as_bytes(), &parts).as_ref().to_vec(),
         _ => signature::ed25519_pair(secret)
             .ok_or_else(|| ConfigError::new("secret", "must be a private key, whsk_…, to sign"))?
             .sign(&parts.concat())
@@ -231,10 +211,7 @@ fn sign_content(
 /// `user:password` from a Basic header, whose scheme may be written in any case.
 fn basic_pair(given: &str) -> Option<Vec<u8>> {
     let (scheme, text) = given.split_once(' ')?;
-    scheme
-        .eq_ignore_ascii_case("basic")
-        .then(|| signature::decode_base64(text))
-        .flatten()
+    scheme.eq_ignore_ascii_case("basic").then(|| signature::decode_base64(text)).flatten()
 }
 
 fn header_at<'r>(

@@ -20,13 +20,7 @@ const fn setting(
     required: bool,
     help: &'static str,
 ) -> Setting {
-    Setting {
-        name,
-        label,
-        required,
-        secret: false,
-        help,
-    }
+    Setting { name, label, required, secret: false, help }
 }
 
 /// Every setting, in the order a person would fill them in.
@@ -175,17 +169,13 @@ impl<'s> Plan<'s> {
 
     /// The header that proves the request; a source without one can verify nothing yet.
     pub(super) fn header(&self) -> Result<&'s str, ConfigError> {
-        self.header
-            .ok_or_else(|| ConfigError::new("header", "is not set"))
+        self.header.ok_or_else(|| ConfigError::new("header", "is not set"))
     }
 
     /// The signatures in a header's value; those without the prefix, or badly encoded, are passed over.
     pub(super) fn candidates<'h>(&'h self, given: &'h str) -> impl Iterator<Item = Vec<u8>> + 'h {
         let whole = self.separator.is_none().then_some(given);
-        let items = self
-            .separator
-            .into_iter()
-            .flat_map(|separator| given.split(separator));
+        let items = self.separator.into_iter().flat_map(|separator| given.split(separator));
         let trimmed = items.map(|item| item.trim_matches(' '));
         whole
             .into_iter()
@@ -221,10 +211,7 @@ impl<'s> Plan<'s> {
 
     /// Refuses a template with something in it that nothing says where to find.
     fn check_content(&self) -> Result<(), ConfigError> {
-        let wanted = [
-            (Piece::Id, "id", self.id),
-            (Piece::Timestamp, "timestamp", self.timestamp),
-        ];
+        let wanted = [(Piece::Id, "id", self.id), (Piece::Timestamp, "timestamp", self.timestamp)];
         for (piece, name, place) in wanted {
             if self.content.has(piece) && place.is_none() {
                 let message =
@@ -264,10 +251,9 @@ impl Algorithm {
     pub(super) fn check_secret(self, secret: &str) -> Result<(), ConfigError> {
         match self {
             Algorithm::Ed25519 => public_key(secret).map(|_| ()),
-            Algorithm::Basic if !secret.contains(':') => Err(ConfigError::new(
-                "secret",
-                "must be user:password for basic",
-            )),
+            Algorithm::Basic if !secret.contains(':') => {
+                Err(ConfigError::new("secret", "must be user:password for basic"))
+            }
             _ => Ok(()),
         }
     }
@@ -281,16 +267,12 @@ impl<'s> Place<'s> {
     ) -> Result<Option<Place<'s>>, ConfigError> {
         let by_pointer = text(settings, pointer)?;
         if by_pointer.is_some_and(|text| !payload::is_pointer(text)) {
-            return Err(ConfigError::new(
-                pointer,
-                "must be a JSON pointer, such as /data/id",
-            ));
+            return Err(ConfigError::new(pointer, "must be a JSON pointer, such as /data/id"));
         }
         match (header_name(settings, header)?, by_pointer) {
-            (Some(_), Some(_)) => Err(ConfigError::new(
-                pointer,
-                format!("cannot stand beside {header}"),
-            )),
+            (Some(_), Some(_)) => {
+                Err(ConfigError::new(pointer, format!("cannot stand beside {header}")))
+            }
             (Some(name), None) => Ok(Some(Place::Header(name))),
             (None, by_pointer) => Ok(by_pointer.map(Place::Pointer)),
         }
@@ -316,14 +298,8 @@ impl<'s> Place<'s> {
             Place::Header(name) => header::one(request.headers, name).map(Cow::Borrowed),
             Place::Pointer(pointer) => match payload::pick(request.body, [pointer]) {
                 Ok([Some(value)]) => Ok(value),
-                Ok([None]) => Err(Why::malformed(
-                    pointer,
-                    "in the body as text or a whole number",
-                )),
-                Err(_) => Err(Why::malformed(
-                    "the body",
-                    "sound JSON, and the signature needs it",
-                )),
+                Ok([None]) => Err(Why::malformed(pointer, "in the body as text or a whole number")),
+                Err(_) => Err(Why::malformed("the body", "sound JSON, and the signature needs it")),
             },
         }
     }
@@ -336,14 +312,9 @@ pub(super) fn public_key(secret: &str) -> Result<[u8; 32], ConfigError> {
         64 => Encoding::Hex.decode(text),
         _ => signature::decode_key(text).or_else(|| Encoding::Base64Url.decode(text)),
     };
-    decoded
-        .and_then(|bytes| bytes.try_into().ok())
-        .ok_or_else(|| {
-            ConfigError::new(
-                "secret",
-                "must be an Ed25519 public key: 32 bytes in hex or base64",
-            )
-        })
+    decoded.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
+        ConfigError::new("secret", "must be an Ed25519 public key: 32 bytes in hex or base64")
+    })
 }
 
 fn header_name<'s>(settings: &'s Settings, field: &str) -> Result<Option<&'s str>, ConfigError> {

@@ -6,9 +6,7 @@ const SECRET: &str = "a shared secret";
 
 fn signed(body: &str, settings: &Settings) -> SignedRequest {
     let mut request = SignedRequest::post("https://hooks.example/in/src_1", body);
-    Generic
-        .sign(&mut request, SECRET, settings, "id_1", NOW)
-        .unwrap();
+    Generic.sign(&mut request, SECRET, settings, "id_1", NOW).unwrap();
     request
 }
 
@@ -33,23 +31,12 @@ fn slacks_published_vector_is_accepted_by_configuration_alone() {
         ("timestamp_header", "X-Slack-Request-Timestamp"),
     ]);
     let mut request = SignedRequest::post("https://hooks.example/", body);
-    request
-        .set("X-Slack-Request-Timestamp", "1531420618")
-        .unwrap();
+    request.set("X-Slack-Request-Timestamp", "1531420618").unwrap();
     let tag = "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503";
     request.set("X-Slack-Signature", tag).unwrap();
-    let (secret, at) = (
-        "8f742231b10e8888abcd99yyyzzz85a5",
-        Timestamp::from_secs(1_531_420_618),
-    );
+    let (secret, at) = ("8f742231b10e8888abcd99yyyzzz85a5", Timestamp::from_secs(1_531_420_618));
     let verified = verify_with(&Generic, &request, &[secret], &settings, at);
-    assert_eq!(
-        verified,
-        Ok(Verified {
-            secret_index: 0,
-            signed_at: Some(at)
-        })
-    );
+    assert_eq!(verified, Ok(Verified { secret_index: 0, signed_at: Some(at) }));
 }
 
 #[test]
@@ -64,11 +51,7 @@ fn githubs_published_vector_is_accepted_by_configuration_alone() {
 
 #[test]
 fn rfc_8032s_ed25519_vector_is_accepted_with_the_key_in_every_form() {
-    let settings = settings(&[
-        ("header", "X-Sig"),
-        ("algorithm", "ed25519"),
-        ("encoding", "hex"),
-    ]);
+    let settings = settings(&[("header", "X-Sig"), ("algorithm", "ed25519"), ("encoding", "hex")]);
     let mut request = SignedRequest::post("https://hooks.example/", [0x72]);
     let tag = "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da\
         085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00";
@@ -77,17 +60,9 @@ fn rfc_8032s_ed25519_vector_is_accepted_with_the_key_in_every_form() {
     let bytes = hex::decode(hex_key).unwrap();
     let base64_key = Encoding::Base64.encode(&bytes);
     let url_key = Encoding::Base64Url.encode(&bytes);
-    for key in [
-        hex_key,
-        &base64_key,
-        &url_key,
-        &format!("whpk_{base64_key}"),
-    ] {
+    for key in [hex_key, &base64_key, &url_key, &format!("whpk_{base64_key}")] {
         assert_eq!(Generic.check_config(Some(key), &settings), Ok(vec![]));
-        assert!(
-            verify_with(&Generic, &request, &[key], &settings, NOW).is_ok(),
-            "{key}"
-        );
+        assert!(verify_with(&Generic, &request, &[key], &settings, NOW).is_ok(), "{key}");
     }
 }
 
@@ -116,31 +91,15 @@ fn a_time_in_the_body_is_checked_after_the_signature() {
     let verified = verdict(&at("1700000000"), &settings).unwrap();
     assert_eq!(verified.signed_at, Some(NOW));
     assert!(verdict(&at("\"1700000300\""), &settings).is_ok());
-    assert!(matches!(
-        verdict(&at("1700000301"), &settings),
-        Err(Refusal::Stale { .. })
-    ));
-    for bad in [
-        "-1700000000",
-        "1700000000000",
-        "1700000000.5",
-        "1e400",
-        "null",
-        "\"\"",
-        "\"1x\"",
-        "[]",
-    ] {
+    assert!(matches!(verdict(&at("1700000301"), &settings), Err(Refusal::Stale { .. })));
+    for bad in
+        ["-1700000000", "1700000000000", "1700000000.5", "1e400", "null", "\"\"", "\"1x\"", "[]"]
+    {
         let refused = verdict(&at(bad), &settings);
-        assert!(
-            matches!(refused, Err(Refusal::Signature(_))),
-            "{bad}: {refused:?}"
-        );
+        assert!(matches!(refused, Err(Refusal::Signature(_))), "{bad}: {refused:?}");
     }
     let deep = signed(&"[".repeat(100_000), &settings);
-    assert!(matches!(
-        verdict(&deep, &settings),
-        Err(Refusal::Signature(_))
-    ));
+    assert!(matches!(verdict(&deep, &settings), Err(Refusal::Signature(_))));
 }
 
 #[test]
@@ -149,15 +108,9 @@ fn a_time_outside_the_signature_is_checked_but_not_called_signed() {
     let mut request = signed("{}", &settings);
     assert_eq!(verdict(&request, &settings).unwrap().signed_at, None);
     request.set("X-Time", "1600000000").unwrap();
-    assert!(matches!(
-        verdict(&request, &settings),
-        Err(Refusal::Stale { .. })
-    ));
+    assert!(matches!(verdict(&request, &settings), Err(Refusal::Stale { .. })));
     request.set("X-Time", "1700000000 and more").unwrap();
-    assert!(matches!(
-        verdict(&request, &settings),
-        Err(Refusal::Signature(_))
-    ));
+    assert!(matches!(verdict(&request, &settings), Err(Refusal::Signature(_))));
 }
 
 #[test]
@@ -190,38 +143,23 @@ fn id_and_type_come_from_where_the_settings_say() {
         ("type_pointer", "/meta/kind"),
     ]);
     let event = mapped(&signed(body, &by_pointer), &by_pointer).unwrap();
-    assert_eq!(
-        (event.dedup_key.as_deref(), &*event.event_type),
-        (Some("77"), "thing.done")
-    );
+    assert_eq!((event.dedup_key.as_deref(), &*event.event_type), (Some("77"), "thing.done"));
 
-    let by_header = settings(&[
-        ("header", "X-Sig"),
-        ("id_header", "X-Id"),
-        ("type_header", "X-Type"),
-    ]);
+    let by_header =
+        settings(&[("header", "X-Sig"), ("id_header", "X-Id"), ("type_header", "X-Type")]);
     let mut request = signed(body, &by_header);
     request.set("X-Type", "thing.gone").unwrap();
     let event = mapped(&request, &by_header).unwrap();
-    assert_eq!(
-        (event.dedup_key.as_deref(), &*event.event_type),
-        (Some("id_1"), "thing.gone")
-    );
+    assert_eq!((event.dedup_key.as_deref(), &*event.event_type), (Some("id_1"), "thing.gone"));
 }
 
 #[test]
 fn without_id_and_type_the_body_hash_and_a_plain_name_stand_in() {
     let pointers = settings(&[("id_pointer", "/id"), ("type_pointer", "/type")]);
-    for (body, settings) in [
-        ("{}", &pointers),
-        (r#"{"id":""}"#, &pointers),
-        ("{}", &Settings::new()),
-    ] {
-        let event = mapped(
-            &SignedRequest::post("https://hooks.example/", body),
-            settings,
-        )
-        .unwrap();
+    for (body, settings) in
+        [("{}", &pointers), (r#"{"id":""}"#, &pointers), ("{}", &Settings::new())]
+    {
+        let event = mapped(&SignedRequest::post("https://hooks.example/", body), settings).unwrap();
         assert_eq!((event.dedup_key, &*event.event_type), (None, "event"));
     }
 }
@@ -229,19 +167,11 @@ fn without_id_and_type_the_body_hash_and_a_plain_name_stand_in() {
 #[test]
 fn a_body_that_claims_no_json_is_opaque_and_one_that_does_must_be_sound() {
     let mut request = SignedRequest::post("https://hooks.example/", "a=b&c=\u{0}");
-    assert!(matches!(
-        mapped(&request, &Settings::new()),
-        Err(MapError::NotJson(_))
-    ));
-    request
-        .set("content-type", "application/x-www-form-urlencoded")
-        .unwrap();
+    assert!(matches!(mapped(&request, &Settings::new()), Err(MapError::NotJson(_))));
+    request.set("content-type", "application/x-www-form-urlencoded").unwrap();
     assert!(mapped(&request, &Settings::new()).is_ok());
     let pointers = settings(&[("id_pointer", "/id")]);
-    assert!(matches!(
-        mapped(&request, &pointers),
-        Err(MapError::NotJson(_))
-    ));
+    assert!(matches!(mapped(&request, &pointers), Err(MapError::NotJson(_))));
     let empty = SignedRequest::post("https://hooks.example/", "");
     assert!(mapped(&empty, &Settings::new()).is_ok());
 }
@@ -257,32 +187,22 @@ fn malformed_settings_are_named() {
         (&[("content", "{id}{body}")], "content"),
         (&[("content", "{timestamp}{body}")], "content"),
         (&[("id_pointer", "id")], "id_pointer"),
-        (
-            &[("id_pointer", "/id"), ("id_header", "X-Id")],
-            "id_pointer",
-        ),
+        (&[("id_pointer", "/id"), ("id_header", "X-Id")], "id_pointer"),
         (&[("type_header", "\n")], "type_header"),
         (&[("headr", "X-Sig")], "headr"),
     ] {
-        let error = Generic
-            .check_config(Some(SECRET), &settings(pairs))
-            .unwrap_err();
+        let error = Generic.check_config(Some(SECRET), &settings(pairs)).unwrap_err();
         assert_eq!(error.field, field, "{error}");
     }
     let number = Settings::from_iter([("prefix".to_owned(), 5.into())]);
-    assert_eq!(
-        Generic.check_config(None, &number).unwrap_err().field,
-        "prefix"
-    );
+    assert_eq!(Generic.check_config(None, &number).unwrap_err().field, "prefix");
 }
 
 #[test]
 fn a_malformed_secret_is_named_and_never_repeated() {
-    for (algorithm, secret) in [
-        ("basic", "no-colon"),
-        ("ed25519", "no-key"),
-        ("ed25519", "whsk_AA"),
-    ] {
+    for (algorithm, secret) in
+        [("basic", "no-colon"), ("ed25519", "no-key"), ("ed25519", "whsk_AA")]
+    {
         let settings = settings(&[("header", "X-Sig"), ("algorithm", algorithm)]);
         let error = Generic.check_config(Some(secret), &settings).unwrap_err();
         assert_eq!(error.field, "secret");
@@ -297,26 +217,18 @@ fn what_is_missing_is_listed_and_until_then_the_source_is_not_ready() {
     let basic = settings(&[("algorithm", "basic")]);
     assert_eq!(Generic.check_config(Some("u:p"), &basic), Ok(vec![]));
     let request = SignedRequest::post("https://hooks.example/", "{}");
-    assert!(matches!(
-        verdict(&request, &Settings::new()),
-        Err(Refusal::Unready(_))
-    ));
+    assert!(matches!(verdict(&request, &Settings::new()), Err(Refusal::Unready(_))));
 }
 
 #[test]
 fn a_made_secret_fits_the_algorithm_and_a_public_key_is_never_made() {
     for algorithm in ["hmac-sha256", "token", "basic"] {
         let settings = settings(&[("header", "X-Sig"), ("algorithm", algorithm)]);
-        let secret = Generic
-            .generate_secret(&settings, &Counting::default())
-            .unwrap();
+        let secret = Generic.generate_secret(&settings, &Counting::default()).unwrap();
         assert_eq!(Generic.check_config(Some(&secret), &settings), Ok(vec![]));
     }
     let settings = settings(&[("header", "X-Sig"), ("algorithm", "ed25519")]);
-    assert_eq!(
-        Generic.generate_secret(&settings, &Counting::default()),
-        None
-    );
+    assert_eq!(Generic.generate_secret(&settings, &Counting::default()), None);
     assert_eq!(Generic.facts_for(&settings).secret, SecretNeed::Given);
 }
 
@@ -327,26 +239,10 @@ fn facts_follow_from_what_the_signature_covers() {
         (facts.signs_body, facts.id_is_signed)
     };
     assert_eq!(facts(&[("header", "X-Sig")]), (true, true));
-    assert_eq!(
-        facts(&[("header", "X-Sig"), ("id_pointer", "/id")]),
-        (true, true)
-    );
-    assert_eq!(
-        facts(&[("header", "X-Sig"), ("id_header", "X-Id")]),
-        (true, false)
-    );
-    let covered = [
-        ("header", "X-Sig"),
-        ("id_header", "X-Id"),
-        ("content", "{id}{body}"),
-    ];
+    assert_eq!(facts(&[("header", "X-Sig"), ("id_pointer", "/id")]), (true, true));
+    assert_eq!(facts(&[("header", "X-Sig"), ("id_header", "X-Id")]), (true, false));
+    let covered = [("header", "X-Sig"), ("id_header", "X-Id"), ("content", "{id}{body}")];
     assert_eq!(facts(&covered), (true, true));
-    assert_eq!(
-        facts(&[("algorithm", "basic"), ("id_pointer", "/id")]),
-        (false, false)
-    );
-    assert_eq!(
-        facts(&[("header", "X-T"), ("algorithm", "token")]),
-        (false, false)
-    );
+    assert_eq!(facts(&[("algorithm", "basic"), ("id_pointer", "/id")]), (false, false));
+    assert_eq!(facts(&[("header", "X-T"), ("algorithm", "token")]), (false, false));
 }

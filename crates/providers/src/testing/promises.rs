@@ -45,10 +45,7 @@ impl Sender {
     }
 
     fn generic(headers: &'static [&'static str], pairs: &[(&str, &str)]) -> Sender {
-        Sender {
-            settings: settings(pairs),
-            ..Sender::shared("generic", headers)
-        }
+        Sender { settings: settings(pairs), ..Sender::shared("generic", headers) }
     }
 
     fn with_key_pairs(self) -> Sender {
@@ -58,12 +55,7 @@ impl Sender {
             let public = standard::public_key(&private).unwrap();
             (private, public)
         };
-        Sender {
-            keys: pair(),
-            other_keys: pair(),
-            case_matters: true,
-            ..self
-        }
+        Sender { keys: pair(), other_keys: pair(), case_matters: true, ..self }
     }
 
     fn request(&self) -> SignedRequest {
@@ -73,9 +65,7 @@ impl Sender {
     fn request_with(&self, key: &str, at: Timestamp) -> SignedRequest {
         let mut request = SignedRequest::post("https://hooks.example/in/src_1?a=b", BODY);
         let provider = registry::find(self.provider).unwrap();
-        provider
-            .sign(&mut request, key, &self.settings, "evt_1", at)
-            .unwrap();
+        provider.sign(&mut request, key, &self.settings, "evt_1", at).unwrap();
         request
     }
 
@@ -96,28 +86,15 @@ impl Sender {
     fn must_refuse(&self, request: &SignedRequest, what: &str) {
         let refused = self.verify(request, &[&self.keys.1]);
         let name = format!("{} {:?}", self.provider, self.settings);
-        assert!(
-            matches!(refused, Err(Refusal::Signature(_))),
-            "{name}, {what}: {refused:?}"
-        );
+        assert!(matches!(refused, Err(Refusal::Signature(_))), "{name}, {what}: {refused:?}");
     }
 }
 
 fn senders() -> Vec<Sender> {
     const STANDARD: &[&str] = &["webhook-signature", "webhook-id", "webhook-timestamp"];
-    let timed = |sender| Sender {
-        signs_time: true,
-        ..sender
-    };
-    let cased = |sender| Sender {
-        case_matters: true,
-        ..sender
-    };
-    let bare = |sender| Sender {
-        signs_body: false,
-        case_matters: true,
-        ..sender
-    };
+    let timed = |sender| Sender { signs_time: true, ..sender };
+    let cased = |sender| Sender { case_matters: true, ..sender };
+    let bare = |sender| Sender { signs_body: false, case_matters: true, ..sender };
     let same = |key: &str| (key.to_owned(), key.to_owned());
     vec![
         Sender::shared("github", &["x-hub-signature-256"]),
@@ -127,11 +104,7 @@ fn senders() -> Vec<Sender> {
         Sender::generic(&["x-sig"], &[("header", "X-Sig")]),
         Sender::generic(
             &["x-sig"],
-            &[
-                ("header", "X-Sig"),
-                ("algorithm", "hmac-sha1"),
-                ("prefix", "sha1="),
-            ],
+            &[("header", "X-Sig"), ("algorithm", "hmac-sha1"), ("prefix", "sha1=")],
         ),
         cased(Sender::generic(
             &["x-sig"],
@@ -169,19 +142,12 @@ fn senders() -> Vec<Sender> {
         },
         bare(Sender::generic(
             &["x-token"],
-            &[
-                ("header", "X-Token"),
-                ("algorithm", "token"),
-                ("prefix", "Token "),
-            ],
+            &[("header", "X-Token"), ("algorithm", "token"), ("prefix", "Token ")],
         )),
         Sender {
             keys: same("user:first"),
             other_keys: same("user:second"),
-            ..bare(Sender::generic(
-                &["authorization"],
-                &[("algorithm", "basic")],
-            ))
+            ..bare(Sender::generic(&["authorization"], &[("algorithm", "basic")]))
         },
     ]
 }
@@ -191,21 +157,11 @@ fn a_request_signed_with_any_live_secret_is_accepted_and_says_which() {
     for sender in senders() {
         let (first, second) = (&sender.keys.1, &sender.other_keys.1);
         let signed_at = sender.signs_time.then_some(NOW);
-        for (keys, secret_index) in [
-            (vec![first.as_str()], 0),
-            (vec![first, second], 0),
-            (vec![second, first], 1),
-        ] {
+        for (keys, secret_index) in
+            [(vec![first.as_str()], 0), (vec![first, second], 0), (vec![second, first], 1)]
+        {
             let verified = sender.verify(&sender.request(), &keys);
-            assert_eq!(
-                verified,
-                Ok(Verified {
-                    secret_index,
-                    signed_at
-                }),
-                "{}",
-                sender.provider
-            );
+            assert_eq!(verified, Ok(Verified { secret_index, signed_at }), "{}", sender.provider);
         }
     }
 }
@@ -214,12 +170,7 @@ fn a_request_signed_with_any_live_secret_is_accepted_and_says_which() {
 fn a_request_signed_with_another_secret_is_refused() {
     for sender in senders() {
         let refused = sender.verify(&sender.request(), &[&sender.other_keys.1]);
-        assert_eq!(
-            refused,
-            Err(Refusal::Signature(Why::Mismatch)),
-            "{}",
-            sender.provider
-        );
+        assert_eq!(refused, Err(Refusal::Signature(Why::Mismatch)), "{}", sender.provider);
     }
 }
 
@@ -228,11 +179,7 @@ fn a_source_without_a_secret_is_not_ready_and_accepts_nothing() {
     for sender in senders() {
         for keys in [&[][..], &[""]] {
             let refused = sender.verify(&sender.request(), keys);
-            assert!(
-                matches!(refused, Err(Refusal::Unready(_))),
-                "{}",
-                sender.provider
-            );
+            assert!(matches!(refused, Err(Refusal::Unready(_))), "{}", sender.provider);
         }
     }
 }
@@ -246,9 +193,7 @@ fn a_missing_empty_doubled_or_unreadable_header_is_refused() {
             sender.must_refuse(&request, "missing");
             request.headers.insert(name, HeaderValue::from_static(""));
             sender.must_refuse(&request, "empty");
-            request
-                .headers
-                .insert(name, HeaderValue::from_bytes(b"\xff\xfe").unwrap());
+            request.headers.insert(name, HeaderValue::from_bytes(b"\xff\xfe").unwrap());
             sender.must_refuse(&request, "unreadable");
             request.headers.insert(name, value.clone());
             request.headers.append(name, value);
@@ -265,16 +210,11 @@ fn a_signed_time_may_be_off_by_the_tolerance_either_way_and_no_more() {
         let keys = [sender.keys.1.as_str()];
         for at in [NOW.before(tolerance), NOW.after(tolerance)] {
             let request = sender.request_with(&sender.keys.0, at);
-            assert!(
-                sender.verify(&request, &keys).is_ok(),
-                "{}",
-                sender.provider
-            );
+            assert!(sender.verify(&request, &keys).is_ok(), "{}", sender.provider);
         }
-        for (at, is_ahead) in [
-            (NOW.before(tolerance + second), false),
-            (NOW.after(tolerance + second), true),
-        ] {
+        for (at, is_ahead) in
+            [(NOW.before(tolerance + second), false), (NOW.after(tolerance + second), true)]
+        {
             let request = sender.request_with(&sender.keys.0, at);
             match sender.verify(&request, &keys) {
                 Err(Refusal::Stale { off, ahead, .. }) => {
@@ -283,10 +223,7 @@ fn a_signed_time_may_be_off_by_the_tolerance_either_way_and_no_more() {
                 other => panic!("{}: {other:?}", sender.provider),
             }
             let refused = sender.verify(&request, &[&sender.other_keys.1]);
-            assert!(
-                matches!(refused, Err(Refusal::Signature(_))),
-                "forged before stale"
-            );
+            assert!(matches!(refused, Err(Refusal::Signature(_))), "forged before stale");
         }
     }
 }
@@ -298,9 +235,7 @@ fn a_refusal_never_repeats_a_secret() {
         request.headers.remove(sender.headers[0]);
         for refusal in [
             sender.verify(&request, &[&sender.keys.1]).unwrap_err(),
-            sender
-                .verify(&sender.request(), &[&sender.other_keys.1])
-                .unwrap_err(),
+            sender.verify(&sender.request(), &[&sender.other_keys.1]).unwrap_err(),
         ] {
             for secret in [&sender.keys.1, &sender.other_keys.1] {
                 assert!(!format!("{refusal} {refusal:?}").contains(secret.as_str()));

@@ -18,10 +18,7 @@ pub async fn run(config: &Config, check: bool) -> anyhow::Result<ExitCode> {
             if !check {
                 store.migrate().await?;
             }
-            pending
-                .iter()
-                .map(|step| format!("{:04} {}", step.version, step.name))
-                .collect()
+            pending.iter().map(|step| format!("{:04} {}", step.version, step.name)).collect()
         }
         None => {
             let pending = Sqlite::pending(&config.data_dir)?;
@@ -34,10 +31,7 @@ pub async fn run(config: &Config, check: bool) -> anyhow::Result<ExitCode> {
                     Drive::Thread,
                 )?;
             }
-            pending
-                .iter()
-                .map(|step| format!("{:04} {}", step.version, step.name))
-                .collect()
+            pending.iter().map(|step| format!("{:04} {}", step.version, step.name)).collect()
         }
     };
     let word = if check { "missing" } else { "applied" };
@@ -47,9 +41,5 @@ pub async fn run(config: &Config, check: bool) -> anyhow::Result<ExitCode> {
     if pending.is_empty() {
         println!("the database is up to date");
     }
-    Ok(if check && !pending.is_empty() {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(if check && !pending.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -95,17 +95,8 @@ impl Settings {
             ("log_format", self.log_format.clone()),
             ("log_level", self.log_level.clone()),
         ];
-        let values = given
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value?)))
-            .collect();
-        load(
-            &Flags {
-                file: self.config.clone(),
-                values,
-            },
-            &|name| std::env::var(name).ok(),
-        )
+        let values = given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        load(&Flags { file: self.config.clone(), values }, &|name| std::env::var(name).ok())
     }
 }
 
@@ -115,10 +106,7 @@ pub fn main() -> ExitCode {
     if matches!(cli.command, Command::DemoAgent) {
         return demo::agent::main();
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-    {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return complain(&error.into()),
     };
@@ -127,9 +115,9 @@ pub fn main() -> ExitCode {
             Command::Serve(settings) => serve::run(settings.load()?).await,
             Command::Demo(args) => demo::run(args).await,
             Command::Migrate { check, settings } => migrate::run(&settings.load()?, check).await,
-            Command::Config {
-                command: ConfigCommand::Check(settings),
-            } => config::check(&settings.load()?),
+            Command::Config { command: ConfigCommand::Check(settings) } => {
+                config::check(&settings.load()?)
+            }
             Command::DemoAgent => Ok(ExitCode::SUCCESS),
         }
     });

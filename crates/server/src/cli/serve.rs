@@ -18,17 +18,11 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let app = App::start(config).await?;
     let stop = app.context.stop.clone();
     if let MasterKeySource::NewFile(path) = &app.master_key {
-        println!(
-            "made a master key in {}: keep a copy, nothing opens without it",
-            path.display()
-        );
+        println!("made a master key in {}: keep a copy, nothing opens without it", path.display());
     }
     if let Some(key) = &app.first_key {
         println!("your first admin key, shown once: {key}");
-        println!(
-            "try: webhookctl --url {} --key {key} sources list",
-            app.context.base_url
-        );
+        println!("try: webhookctl --url {} --key {key} sources list", app.context.base_url);
     }
     println!("storing in {database}");
     // Clients wait for this line.

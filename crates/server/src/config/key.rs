@@ -31,10 +31,7 @@ pub fn master_key(
     entropy: &dyn Entropy,
 ) -> anyhow::Result<(MasterKey, MasterKeySource)> {
     if let Some(text) = &config.master_key {
-        return Ok((
-            parse(text, "WAKEPOST_MASTER_KEY")?,
-            MasterKeySource::Setting,
-        ));
+        return Ok((parse(text, "WAKEPOST_MASTER_KEY")?, MasterKeySource::Setting));
     }
     let path = config.data_dir.join(FILE);
     if path.exists() {
@@ -50,10 +47,8 @@ pub fn master_key(
 }
 
 fn parse(text: &str, place: &str) -> anyhow::Result<MasterKey> {
-    let bytes: Option<[u8; 32]> = STANDARD
-        .decode(text.trim())
-        .ok()
-        .and_then(|bytes| bytes.try_into().ok());
+    let bytes: Option<[u8; 32]> =
+        STANDARD.decode(text.trim()).ok().and_then(|bytes| bytes.try_into().ok());
     bytes.map(MasterKey::new).ok_or_else(|| {
         anyhow::anyhow!("{place} must be 32 bytes in base64 (try: openssl rand -base64 32)")
     })
@@ -72,9 +67,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     writeln!(file, "{text}").map_err(problem)?;
     file.sync_all().map_err(problem)?;
     if let Some(directory) = path.parent() {
-        fs::File::open(directory)
-            .and_then(|directory| directory.sync_all())
-            .map_err(problem)?;
+        fs::File::open(directory).and_then(|directory| directory.sync_all()).map_err(problem)?;
     }
     Ok(())
 }

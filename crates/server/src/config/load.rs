@@ -65,32 +65,18 @@ struct Known {
 }
 
 const fn known(name: &'static str, env: &'static [&'static str], default: &'static str) -> Known {
-    Known {
-        name,
-        env,
-        default,
-        secret: false,
-    }
+    Known { name, env, default, secret: false }
 }
 
 const fn secret(name: &'static str, env: &'static [&'static str]) -> Known {
-    Known {
-        name,
-        env,
-        default: "",
-        secret: true,
-    }
+    Known { name, env, default: "", secret: true }
 }
 
 const KNOWN: [Known; 18] = [
     known("listen", &["WAKEPOST_LISTEN"], "127.0.0.1:8787"),
     known("data_dir", &["WAKEPOST_DATA_DIR"], "wakepost-data"),
     secret("database_url", &["DATABASE_URL", "WAKEPOST_DATABASE_URL"]),
-    known(
-        "public_url",
-        &["WAKEPOST_PUBLIC_URL", "WEBHOOK_BASE_URL", "APP_URL", "URL"],
-        "",
-    ),
+    known("public_url", &["WAKEPOST_PUBLIC_URL", "WEBHOOK_BASE_URL", "APP_URL", "URL"], ""),
     secret("admin_key", &["WAKEPOST_ADMIN_KEY"]),
     secret("master_key", &["WAKEPOST_MASTER_KEY"]),
     known("allow_http", &["WAKEPOST_ALLOW_HTTP"], "false"),
@@ -122,11 +108,7 @@ pub fn load(
             (true, false) => "(hidden)".to_owned(),
             (false, false) => value.clone(),
         };
-        shown.push(Setting {
-            name: known.name.to_owned(),
-            value: text,
-            origin,
-        });
+        shown.push(Setting { name: known.name.to_owned(), value: text, origin });
         values.insert(known.name, value);
     }
     shown.extend(commands.iter().map(|(name, command)| Setting {
@@ -170,19 +152,14 @@ fn read_file(path: Option<&Path>) -> Result<(BTreeMap<String, String>, Commands)
             return Ok(Default::default());
         }
         Err(error) => {
-            return Err(ConfigError(format!(
-                "cannot read {}: {error}",
-                path.display()
-            )));
+            return Err(ConfigError(format!("cannot read {}: {error}", path.display())));
         }
     };
     parse_file(&text).map_err(|problem| ConfigError(format!("{}: {problem}", path.display())))
 }
 
 fn parse_file(text: &str) -> Result<(BTreeMap<String, String>, Commands), String> {
-    let table: toml::Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| error.to_string())?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
     let mut values = BTreeMap::new();
     let mut commands = Commands::new();
     for (name, value) in table {
@@ -217,9 +194,7 @@ fn put(
         toml::Value::String(text) => text,
         toml::Value::Array(items) => {
             let texts: Option<Vec<&str>> = items.iter().map(toml::Value::as_str).collect();
-            texts
-                .ok_or_else(|| format!("{name} must be a list of texts"))?
-                .join(",")
+            texts.ok_or_else(|| format!("{name} must be a list of texts"))?.join(",")
         }
         toml::Value::Table(_) => return Err(format!("{name} cannot be a table")),
         other => other.to_string(),
@@ -229,14 +204,9 @@ fn put(
 }
 
 fn check_exec_keys(name: &str, command: &toml::Value) -> Result<(), String> {
-    let table = command
-        .as_table()
-        .ok_or_else(|| format!("exec.{name} must be a table"))?;
+    let table = command.as_table().ok_or_else(|| format!("exec.{name} must be a table"))?;
     match table.keys().find(|key| !exec::KEYS.contains(&key.as_str())) {
-        Some(key) => Err(unknown(
-            &format!("exec.{name}.{key}"),
-            exec::KEYS.iter().copied(),
-        )),
+        Some(key) => Err(unknown(&format!("exec.{name}.{key}"), exec::KEYS.iter().copied())),
         None => Ok(()),
     }
 }
@@ -285,10 +255,7 @@ fn build(
             .map_err(|_| format!("{name} must be true or false, not {:?}", text(name)))
     };
     let admin_key = some("admin_key");
-    if admin_key
-        .as_ref()
-        .is_some_and(|key| key.chars().count() < 32)
-    {
+    if admin_key.as_ref().is_some_and(|key| key.chars().count() < 32) {
         return Err("WAKEPOST_ADMIN_KEY must have at least 32 characters".to_owned());
     }
     let database_url = some("database_url");
@@ -297,7 +264,7 @@ fn build(
         .is_some_and(|url| !url.starts_with("postgres://") && !url.starts_with("postgresql://"))
     {
         return Err(
-            "DATABASE_URL must begin with postgres:// (without it, SQLite is used)".to_owned(),
+            "DATABASE_URL must begin with postgres:// (without it, SQLite is used)".to_owned()
         );
     }
     let log_json = match text("log_format").as_str() {
@@ -374,15 +341,10 @@ mod tests {
         let env = |name: &str| (name == "WAKEPOST_LISTEN").then(|| "127.0.0.1:1".to_owned());
         let config = load(&Flags::default(), &env).unwrap();
         assert_eq!(config.listen.port(), 1);
-        let flags = Flags {
-            values: [("listen", "127.0.0.1:2".to_owned())].into(),
-            ..Flags::default()
-        };
+        let flags =
+            Flags { values: [("listen", "127.0.0.1:2".to_owned())].into(), ..Flags::default() };
         assert_eq!(load(&flags, &env).unwrap().listen.port(), 2);
-        assert_eq!(
-            load(&Flags::default(), &nothing).unwrap().listen.port(),
-            8787
-        );
+        assert_eq!(load(&Flags::default(), &nothing).unwrap().listen.port(), 8787);
     }
 
     #[test]
@@ -390,10 +352,7 @@ mod tests {
         let problem = parse_file("lsten = \"x\"").unwrap_err();
         assert_eq!(problem, "there is no setting lsten; did you mean listen?");
         let problem = parse_file("[exec.a]\ncomand = [\"x\"]").unwrap_err();
-        assert_eq!(
-            problem,
-            "there is no setting exec.a.comand; did you mean command?"
-        );
+        assert_eq!(problem, "there is no setting exec.a.comand; did you mean command?");
         let problem = parse_file("[retention]\nbodies = 3").unwrap_err();
         assert!(problem.contains("retention.bodies_days"), "{problem}");
     }
@@ -402,12 +361,7 @@ mod tests {
     fn secrets_are_never_shown() {
         let env = |name: &str| (name == "WAKEPOST_ADMIN_KEY").then(|| "s".repeat(40));
         let config = load(&Flags::default(), &env).unwrap();
-        assert!(
-            config
-                .shown
-                .iter()
-                .all(|setting| !setting.value.contains("sss"))
-        );
+        assert!(config.shown.iter().all(|setting| !setting.value.contains("sss")));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub use retention::Retention;
 use crate::outbound::AddressPolicy;
 
 /// Everything an operator can set.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Config {
     /// Where to listen.
     pub listen: SocketAddr,
@@ -53,6 +53,13 @@ pub struct Config {
     pub log_level: String,
     /// Where each setting came from, in the order it is shown.
     pub shown: Vec<Setting>,
+}
+
+impl std::fmt::Debug for Config {
+    /// Only what may be shown.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.shown).finish()
+    }
 }
 
 impl Config {

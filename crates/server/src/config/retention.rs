@@ -20,12 +20,7 @@ pub struct Retention {
 
 impl Default for Retention {
     fn default() -> Retention {
-        Retention {
-            bodies_days: 30,
-            events_days: 90,
-            runs_days: 30,
-            receipts_days: 7,
-        }
+        Retention { bodies_days: 30, events_days: 90, runs_days: 30, receipts_days: 7 }
     }
 }
 

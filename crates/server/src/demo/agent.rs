@@ -17,12 +17,8 @@ const THINKING: Duration = Duration::from_secs(10);
 
 /// Runs the agent.
 pub fn main() -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let done = runtime
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(work()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(work()));
     match done {
         Ok(reply) => {
             println!("{}", json!({"reply": reply}));
@@ -50,9 +46,7 @@ async fn work() -> anyhow::Result<String> {
     tokio::time::sleep(READING).await;
     // The act that must not happen twice.
     let effect = json!({"lease_token": token, "key": "label:triage", "description": "put the label 'triage' on"});
-    let decision = http
-        .call(Method::POST, &format!("{path}/effects"), Some(effect))
-        .await?;
+    let decision = http.call(Method::POST, &format!("{path}/effects"), Some(effect)).await?;
     match decision["decision"].as_str() {
         Some("execute") => {
             eprintln!(
@@ -60,12 +54,8 @@ async fn work() -> anyhow::Result<String> {
                 decision["idempotency_key"].as_str().unwrap_or("?")
             );
             let result = json!({"lease_token": token, "result": {"label": "triage", "by_attempt": job["attempt"]}});
-            http.call(
-                Method::POST,
-                &format!("{path}/effects/label:triage/commit"),
-                Some(result),
-            )
-            .await?;
+            http.call(Method::POST, &format!("{path}/effects/label:triage/commit"), Some(result))
+                .await?;
         }
         Some("skip") => eprintln!(
             "the label is on already, put there by attempt {}",
@@ -75,8 +65,7 @@ async fn work() -> anyhow::Result<String> {
     }
     let state =
         json!({"lease_token": token, "state": {"labelled": true, "process": std::process::id()}});
-    http.call(Method::PUT, &format!("{path}/checkpoint"), Some(state))
-        .await?;
+    http.call(Method::PUT, &format!("{path}/checkpoint"), Some(state)).await?;
     if job["attempt"] == 1 {
         eprintln!("thinking…");
         tokio::time::sleep(THINKING).await;

@@ -21,11 +21,7 @@ impl Http {
     /// A client with a key.
     pub fn new(base: &str, key: &str) -> Http {
         let client = Client::builder(TokioExecutor::new()).build_http();
-        Http {
-            client,
-            base: base.to_owned(),
-            key: key.to_owned(),
-        }
+        Http { client, base: base.to_owned(), key: key.to_owned() }
     }
 
     /// Sends JSON and reads JSON; anything but 2xx is an error.
@@ -36,9 +32,7 @@ impl Http {
         body: Option<Value>,
     ) -> anyhow::Result<Value> {
         let body = body.map(|body| body.to_string()).unwrap_or_default();
-        let (status, answer) = self
-            .send(method, path, HeaderMap::new(), body.into())
-            .await?;
+        let (status, answer) = self.send(method, path, HeaderMap::new(), body.into()).await?;
         anyhow::ensure!(status.is_success(), "{path} answered {status}: {answer}");
         Ok(answer)
     }
@@ -57,16 +51,10 @@ impl Http {
             .header("authorization", format!("Bearer {}", self.key))
             .body(Full::new(body))?;
         request.headers_mut().extend(headers);
-        let answer = self
-            .client
-            .request(request)
-            .await
-            .with_context(|| format!("cannot reach {path}"))?;
+        let answer =
+            self.client.request(request).await.with_context(|| format!("cannot reach {path}"))?;
         let status = answer.status();
         let bytes = answer.into_body().collect().await?.to_bytes();
-        Ok((
-            status,
-            serde_json::from_slice(&bytes).unwrap_or(Value::Null),
-        ))
+        Ok((status, serde_json::from_slice(&bytes).unwrap_or(Value::Null)))
     }
 }

@@ -20,9 +20,7 @@ pub struct DemoArgs {
 
 /// Runs the demo.
 pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
-    let directory = tempfile::Builder::new()
-        .prefix("wakepost-demo-")
-        .tempdir()?;
+    let directory = tempfile::Builder::new().prefix("wakepost-demo-").tempdir()?;
     let told = story::tell(directory.path()).await;
     if args.keep {
         println!("\nThe demo's database is in {}", directory.keep().display());

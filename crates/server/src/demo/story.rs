@@ -25,49 +25,28 @@ pub async fn tell(directory: &Path) -> anyhow::Result<()> {
     let say = |text: String| println!("{:5.1} s  {text}", began.elapsed().as_secs_f64());
     let app = App::start(config(directory)?).await?;
     let context = app.context.clone();
-    let key = app
-        .first_key
-        .clone()
-        .context("the demo's database is new")?;
+    let key = app.first_key.clone().context("the demo's database is new")?;
     let base = format!("http://{}", app.address);
     let serving = tokio::spawn(app.serve());
-    say(format!(
-        "server    listening on {base}, storing in SQLite, nothing else installed"
-    ));
+    say(format!("server    listening on {base}, storing in SQLite, nothing else installed"));
 
     let http = Http::new(&base, &key);
     let source = make_source(&http).await?;
-    let id = source["id"]
-        .as_str()
-        .context("a source has an id")?
-        .to_owned();
-    say(format!(
-        "source    {id} takes GitHub's webhooks; its jobs run a small command"
-    ));
+    let id = source["id"].as_str().context("a source has an id")?.to_owned();
+    say(format!("source    {id} takes GitHub's webhooks; its jobs run a small command"));
 
     let event = send_three_times(&http, &source, &say).await?;
     let job = event.replace("evt_", "job_");
-    wait_for(&http, &job, &say, "begins", |job| {
-        job["status"] == "running"
-    })
-    .await?;
+    wait_for(&http, &job, &say, "begins", |job| job["status"] == "running").await?;
     let committed =
         |job: &Value| job["effects"][0]["state"] == "committed" && !job["checkpoint"].is_null();
     let working = wait_for(&http, &job, &say, "effect", committed).await?;
     kill_agent(&working, &say).await?;
-    wait_for(&http, &job, &say, "rescued", |job| {
-        job["status"] == "retrying"
-    })
-    .await?;
+    wait_for(&http, &job, &say, "rescued", |job| job["status"] == "retrying").await?;
     wait_for(&http, &job, &say, "begins", |job| job["attempts"] == 2).await?;
-    let done = wait_for(&http, &job, &say, "done", |job| {
-        job["status"] == "succeeded"
-    })
-    .await?;
+    let done = wait_for(&http, &job, &say, "done", |job| job["status"] == "succeeded").await?;
 
-    let story = http
-        .call(Method::GET, &format!("/api/v1/inbox/{event}"), None)
-        .await?;
+    let story = http.call(Method::GET, &format!("/api/v1/inbox/{event}"), None).await?;
     println!();
     print_end(&story, &done);
     context.stop.cancel();
@@ -85,16 +64,10 @@ fn config(directory: &Path) -> anyhow::Result<Config> {
         ("shutdown_grace_s", "2".to_owned()),
     ]);
     // Only what is said here: the demo must not touch whatever the environment points at.
-    let flags = Flags {
-        file: Some(empty_file(directory)?),
-        values,
-    };
+    let flags = Flags { file: Some(empty_file(directory)?), values };
     let mut config = load(&flags, &|_| None)?;
     let agent = ExecCommand {
-        command: vec![
-            std::env::current_exe()?.display().to_string(),
-            "demo-agent".to_owned(),
-        ],
+        command: vec![std::env::current_exe()?.display().to_string(), "demo-agent".to_owned()],
         directory: None,
         env: BTreeMap::new(),
         concurrency: 1,
@@ -133,9 +106,7 @@ async fn send_three_times(
         "sender": {"login": "mona", "id": 1},
     });
     let id = source["id"].as_str().unwrap_or_default();
-    let secret = source["secret"]
-        .as_str()
-        .context("the source's secret is shown once")?;
+    let secret = source["secret"].as_str().context("the source's secret is shown once")?;
     let mut request = SignedRequest::post(format!("/in/{id}"), body.to_string());
     let github = registry::find("github").context("GitHub is known")?;
     request.set("x-github-event", "issues")?;
@@ -158,11 +129,7 @@ async fn send_three_times(
     let (first, second) = tokio::join!(send(), send());
     let third = send().await;
     let mut event = None;
-    for (nth, answer) in [
-        ("1st", first),
-        ("2nd, at the same moment", second),
-        ("3rd", third),
-    ] {
+    for (nth, answer) in [("1st", first), ("2nd, at the same moment", second), ("3rd", third)] {
         let (status, answer) = answer?;
         let word = answer["status"].as_str().unwrap_or("?").to_owned();
         let id = answer["event_id"]
@@ -180,21 +147,15 @@ async fn send_three_times(
     let jobs = http.call(Method::GET, "/api/v1/jobs", None).await?;
     let count = jobs["data"].as_array().map_or(0, Vec::len);
     anyhow::ensure!(count == 1, "three copies made {count} jobs");
-    say(format!(
-        "ledger    three requests, one event, one job: {}",
-        event.replace("evt_", "job_")
-    ));
+    say(format!("ledger    three requests, one event, one job: {}", event.replace("evt_", "job_")));
     Ok(event)
 }
 
 /// Kills the agent's process, as the kernel would when memory runs out. Its checkpoint says which it is.
 async fn kill_agent(job: &Value, say: &impl Fn(String)) -> anyhow::Result<()> {
-    let process = job["checkpoint"]["process"]
-        .as_i64()
-        .and_then(|id| i32::try_from(id).ok());
-    let process = process
-        .and_then(rustix::process::Pid::from_raw)
-        .context("the agent said who it is")?;
+    let process = job["checkpoint"]["process"].as_i64().and_then(|id| i32::try_from(id).ok());
+    let process =
+        process.and_then(rustix::process::Pid::from_raw).context("the agent said who it is")?;
     tokio::time::sleep(Duration::from_secs(1)).await;
     rustix::process::kill_process(process, rustix::process::Signal::KILL)?;
     say(format!(
@@ -214,17 +175,12 @@ async fn wait_for(
 ) -> anyhow::Result<Value> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let job = http
-            .call(Method::GET, &format!("/api/v1/jobs/{id}"), None)
-            .await?;
+        let job = http.call(Method::GET, &format!("/api/v1/jobs/{id}"), None).await?;
         if reached(&job) {
             say(line(step, &job));
             return Ok(job);
         }
-        anyhow::ensure!(
-            Instant::now() < deadline,
-            "the job did not come to {step}: {job}"
-        );
+        anyhow::ensure!(Instant::now() < deadline, "the job did not come to {step}: {job}");
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
 }
@@ -257,15 +213,9 @@ fn print_end(story: &Value, job: &Value) {
         story["id"].as_str().unwrap_or("?"),
         story["status"].as_str().unwrap_or("?")
     );
-    println!(
-        "received  {} times, stored once",
-        story["receipts"].as_array().map_or(0, Vec::len)
-    );
+    println!("received  {} times, stored once", story["receipts"].as_array().map_or(0, Vec::len));
     for run in &runs {
-        let error = run["error"]
-            .as_str()
-            .map(|error| format!(" ({error})"))
-            .unwrap_or_default();
+        let error = run["error"].as_str().map(|error| format!(" ({error})")).unwrap_or_default();
         println!(
             "run       {}  attempt {}: {}{error}",
             run["id"].as_str().unwrap_or("?"),
@@ -273,9 +223,6 @@ fn print_end(story: &Value, job: &Value) {
             run["outcome"].as_str().unwrap_or("?")
         );
     }
-    println!(
-        "effects   {} committed, once",
-        story["effects"]["committed"]
-    );
+    println!("effects   {} committed, once", story["effects"]["committed"]);
     println!("reply     {}", job["reply"].as_str().unwrap_or("-"));
 }

@@ -18,19 +18,13 @@ pub struct Cache<K, V> {
 
 impl<K: Eq + Hash, V: Clone> Cache<K, V> {
     pub fn new(ttl: Option<Duration>) -> Cache<K, V> {
-        Cache {
-            ttl,
-            entries: RwLock::default(),
-            generation: AtomicU64::new(0),
-        }
+        Cache { ttl, entries: RwLock::default(), generation: AtomicU64::new(0) }
     }
 
     pub fn get(&self, key: &K) -> Option<V> {
         let entries = self.entries.read();
         let (at, value) = entries.get(key)?;
-        self.ttl
-            .is_none_or(|ttl| at.elapsed() < ttl)
-            .then(|| value.clone())
+        self.ttl.is_none_or(|ttl| at.elapsed() < ttl).then(|| value.clone())
     }
 
     /// Changes whenever something is forgotten; see [`Cache::put`].

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use wakepost_domain::{SourceId, TenantId};
 use wakepost_domain::backoff::{Backoff, JOB_ATTEMPTS};
 use wakepost_domain::executor::Executor;
 use wakepost_domain::lane::Lane;
 use wakepost_domain::lease::{LEASE, PUSH_LEASE, RUN_TIMEOUT};
+use wakepost_domain::{SourceId, TenantId};
 use wakepost_store::Result;
 use wakepost_store::moves::{Cap, CapScope};
 
@@ -82,25 +82,17 @@ impl Directory {
             }
         };
 
-        let usual = if executor.is_pushed() {
-            PUSH_LEASE
-        } else {
-            LEASE
-        };
+        let usual = if executor.is_pushed() { PUSH_LEASE } else { LEASE };
         let seconds = |choose: fn(&wakepost_domain::source::SourceConfig) -> Option<u64>| {
             config.and_then(choose).map(Duration::from_secs)
         };
         let tenant_cap = settings.and_then(|settings| settings.concurrency);
         let source_cap = config.and_then(|config| config.concurrency);
         let caps = [
-            tenant_cap.map(|limit| Cap {
-                scope: CapScope::Tenant(lane.key.tenant),
-                limit,
-            }),
-            source_cap.zip(lane.key.origin).map(|(limit, origin)| Cap {
-                scope: CapScope::Source(SourceId(origin)),
-                limit,
-            }),
+            tenant_cap.map(|limit| Cap { scope: CapScope::Tenant(lane.key.tenant), limit }),
+            source_cap
+                .zip(lane.key.origin)
+                .map(|(limit, origin)| Cap { scope: CapScope::Source(SourceId(origin)), limit }),
         ];
         let backoff = config
             .and_then(|config| config.backoff_s.as_ref())

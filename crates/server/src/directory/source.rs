@@ -66,36 +66,23 @@ impl LiveSource {
     /// Whether a sender at this address is welcome.
     pub fn allows(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        self.networks.is_empty()
-            || self
-                .networks
-                .iter()
-                .any(|network| network.contains(&address))
+        self.networks.is_empty() || self.networks.iter().any(|network| network.contains(&address))
     }
 
     /// The largest body.
     pub fn body_bytes_max(&self) -> usize {
-        self.source
-            .config
-            .max_body_bytes
-            .unwrap_or(self.facts.body_bytes_max)
+        self.source.config.max_body_bytes.unwrap_or(self.facts.body_bytes_max)
     }
 
     /// How far a signed time may be off.
     pub fn tolerance(&self) -> Duration {
-        self.source
-            .config
-            .tolerance_s
-            .map_or(self.facts.tolerance, Duration::from_secs)
+        self.source.config.tolerance_s.map_or(self.facts.tolerance, Duration::from_secs)
     }
 
     /// Whether the body's hash is a second dedup key: by default where the id is outside what is signed, so
     /// that a captured body cannot come back under a new id.
     pub fn dedups_body(&self) -> bool {
-        self.source
-            .config
-            .dedup_body
-            .unwrap_or(!self.facts.id_is_signed && self.facts.signs_body)
+        self.source.config.dedup_body.unwrap_or(!self.facts.id_is_signed && self.facts.signs_body)
     }
 
     /// Which queue its jobs wait in.

@@ -51,12 +51,8 @@ pub async fn accept(context: &Arc<Context>, passed: Passed) -> Result<Outcome> {
     // On a task of its own: a sender that hangs up must not keep the queue from hearing of the commit.
     let context = context.clone();
     let commit = tokio::spawn(async move {
-        let accepted = context
-            .ledger
-            .accept(vec![new])
-            .await
-            .pop()
-            .unwrap_or(Err(StoreError::Busy));
+        let accepted =
+            context.ledger.accept(vec![new]).await.pop().unwrap_or(Err(StoreError::Busy));
         if let (Ok(Accepted::New), Some(lane)) = (&accepted, &lane) {
             context.queue.hint(lane, 1).await;
         }
@@ -69,16 +65,10 @@ pub async fn accept(context: &Arc<Context>, passed: Passed) -> Result<Outcome> {
     };
     failpoint::pass("edge.before_answer")?;
     Ok(match accepted {
-        Accepted::Duplicate { of, has_job } => Outcome {
-            verdict: Verdict::Duplicate,
-            event: of,
-            has_job,
-        },
-        Accepted::New => Outcome {
-            verdict: verdict(route),
-            event,
-            has_job: route == Route::Job,
-        },
+        Accepted::Duplicate { of, has_job } => {
+            Outcome { verdict: Verdict::Duplicate, event: of, has_job }
+        }
+        Accepted::New => Outcome { verdict: verdict(route), event, has_job: route == Route::Job },
     })
 }
 
@@ -110,13 +100,7 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<(NewEvent, Option
         Ok(mapped) => (mapped, Route::Job),
         Err(reason) => {
             tracing::info!(source = %live.source.id, %reason, "a signed request could not be understood");
-            (
-                Mapped {
-                    event_type: "unmapped".to_owned(),
-                    ..Mapped::default()
-                },
-                Route::Unmapped,
-            )
+            (Mapped { event_type: "unmapped".to_owned(), ..Mapped::default() }, Route::Unmapped)
         }
     };
     let job = match route {
@@ -124,26 +108,19 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<(NewEvent, Option
         Route::Ignored | Route::Unmapped => None,
     };
     let id = EventId(context.new_id());
-    let dedup_key = mapped
-        .dedup_key
-        .clone()
-        .unwrap_or_else(|| format!("sha256:{}", hex::encode(hash)));
+    let dedup_key =
+        mapped.dedup_key.clone().unwrap_or_else(|| format!("sha256:{}", hex::encode(hash)));
     let new = NewEvent {
         dedup: dedup_keys(live, &mapped, &hash),
         dedup_until: passed.now.after(dedup_window(context, live)),
-        content: live.key.seal(
-            Slot::Content(id),
-            &Content::encode(&passed.headers, &passed.body),
-        ),
+        content: live.key.seal(Slot::Content(id), &Content::encode(&passed.headers, &passed.body)),
         job: job.as_ref().map(|(_, job)| *job),
         receipt: passed.receipt.clone(),
         event: Event {
             id,
             tenant: live.source.tenant,
             source: live.source.id,
-            subject: mapped
-                .subject
-                .map(|subject| subject.text(live.provider.name())),
+            subject: mapped.subject.map(|subject| subject.text(live.provider.name())),
             event_type: mapped.event_type,
             dedup_key,
             route,
@@ -174,13 +151,7 @@ async fn job(
     };
     let lane = context.directory.lane(key).await?;
     let max_attempts = context.directory.max_attempts(&lane, None).await?;
-    Ok((
-        lane.clone(),
-        NewJob {
-            lane: lane.id,
-            max_attempts,
-        },
-    ))
+    Ok((lane.clone(), NewJob { lane: lane.id, max_attempts }))
 }
 
 /// The keys that make a repeat a duplicate. An event without an id of its own goes by its body's hash.
@@ -188,14 +159,8 @@ fn dedup_keys(live: &LiveSource, mapped: &Mapped, hash: &[u8; 32]) -> Vec<DedupK
     let key = |room: &[u8], value: &[u8]| {
         DedupKey::new(live.source.tenant, live.source.id, &[room, value].concat())
     };
-    let first = mapped
-        .dedup_key
-        .as_ref()
-        .map(|id| key(b"id:", id.as_bytes()));
-    let second = mapped
-        .second_key
-        .as_ref()
-        .map(|id| key(b"second:", id.as_bytes()));
+    let first = mapped.dedup_key.as_ref().map(|id| key(b"id:", id.as_bytes()));
+    let second = mapped.second_key.as_ref().map(|id| key(b"second:", id.as_bytes()));
     let by_body = (mapped.dedup_key.is_none() || live.dedups_body()).then(|| key(b"body:", hash));
     [first, second, by_body].into_iter().flatten().collect()
 }

@@ -21,14 +21,8 @@ pub fn refusal(status: StatusCode) -> Response {
     let mut answer = Response::new(Body::from(body));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/problem+json"),
-    );
-    if matches!(
-        status,
-        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
-    ) {
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
         headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
     }
     if matches!(
@@ -38,10 +32,7 @@ pub fn refusal(status: StatusCode) -> Response {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if status == StatusCode::METHOD_NOT_ALLOWED {
-        headers.insert(
-            header::ALLOW,
-            HeaderValue::from_static("POST, GET, OPTIONS"),
-        );
+        headers.insert(header::ALLOW, HeaderValue::from_static("POST, GET, OPTIONS"));
     }
     answer
 }
@@ -49,29 +40,18 @@ pub fn refusal(status: StatusCode) -> Response {
 /// An event that was stored, or was there already.
 pub fn stored(status: StatusCode, word: &str, event: EventId, has_job: bool) -> Response {
     let job = match has_job {
-        true => format!(
-            ",\"job_id\":\"{}\"",
-            WorkId::first_of(event).text(WorkKind::Job)
-        ),
+        true => format!(",\"job_id\":\"{}\"", WorkId::first_of(event).text(WorkKind::Job)),
         false => String::new(),
     };
     let body = format!("{{\"status\":\"{word}\",\"event_id\":\"{event}\"{job}}}");
     let mut answer = Response::new(Body::from(body));
     *answer.status_mut() = status;
-    answer.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    );
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer
 }
 
 /// What a provider's handshake prescribes.
 pub fn prescribed(answer: Answer) -> Response {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
-    (
-        status,
-        [(header::CONTENT_TYPE, answer.content_type)],
-        answer.body,
-    )
-        .into_response()
+    (status, [(header::CONTENT_TYPE, answer.content_type)], answer.body).into_response()
 }

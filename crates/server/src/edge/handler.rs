@@ -17,9 +17,11 @@ use wakepost_store::moves::NewReceipt;
 
 use super::accept::{Passed, accept};
 use super::body::{self, NoBody};
+use super::describe::{BodyRefused, NoHandshake, Received, Refusals};
 use super::{Door, answer, peer};
 use crate::context::Context;
 use crate::directory::LiveSource;
+use crate::schema;
 use crate::telemetry::metrics::Receipt;
 
 /// A refusal on its way out: what the sender sees, what the operator sees.
@@ -31,15 +33,25 @@ struct Refused {
 
 impl Refused {
     fn new(status: StatusCode, verdict: Verdict, reason: impl ToString) -> Refused {
-        Refused {
-            status,
-            verdict,
-            reason: reason.to_string(),
-        }
+        Refused { status, verdict, reason: reason.to_string() }
     }
 }
 
 /// Receives one request of a provider.
+///
+/// The body and its signature are whatever the source's provider sends. An answer comes after the commit. Where
+/// a provider prescribes the answer, it gets that one.
+#[utoipa::path(
+    post, path = "/in/{source_id}", operation_id = "receive", tag = "ingress", security(()),
+    params(("source_id" = schema::SourceId, Path)),
+    request_body(content = Vec<u8>, content_type = "*/*"),
+    responses(
+        (status = 202, description = "New: it is stored, with its job.", body = Received),
+        (status = 200, description = "A duplicate, or stored without a job; or what the provider prescribes.",
+         body = Received),
+        Refusals, BodyRefused,
+    )
+)]
 pub async fn receive(
     State(door): State<Door>,
     Path(source): Path<String>,
@@ -63,24 +75,11 @@ pub async fn receive(
     let (parts, body) = request.into_parts();
     let sender = peer::address(peer.ip(), &parts.headers, &context.config.trusted_proxies);
     let receipt = receipt(context, &live, sender);
-    match take_in(
-        context,
-        &live,
-        parts,
-        body,
-        sender,
-        receipt.clone(),
-        arrived,
-    )
-    .await
-    {
+    match take_in(context, &live, parts, body, sender, receipt.clone(), arrived).await {
         Ok((verdict, response)) => {
             count(context, &live, verdict);
             if verdict == Verdict::Accepted {
-                context
-                    .metrics
-                    .ack_seconds
-                    .observe(arrived.elapsed().as_secs_f64());
+                context.metrics.ack_seconds.observe(arrived.elapsed().as_secs_f64());
             }
             response
         }
@@ -95,6 +94,36 @@ pub async fn receive(
             answer::refusal(refused.status)
         }
     }
+}
+
+/// Answers a provider's handshake, for those that begin with one.
+#[utoipa::path(
+    get, path = "/in/{source_id}", operation_id = "answer_challenge", tag = "ingress", security(()),
+    params(("source_id" = schema::SourceId, Path)),
+    responses((status = 200, description = "What the provider prescribes."), Refusals, NoHandshake)
+)]
+pub async fn challenge(
+    door: State<Door>,
+    source: Path<String>,
+    peer: ConnectInfo<SocketAddr>,
+    request: Request<Body>,
+) -> Response {
+    receive(door, source, peer, request).await
+}
+
+/// Answers a provider that asks whether it may send, for those that do.
+#[utoipa::path(
+    options, path = "/in/{source_id}", operation_id = "answer_preflight", tag = "ingress",
+    security(()), params(("source_id" = schema::SourceId, Path)),
+    responses((status = 200, description = "What the provider prescribes."), Refusals, NoHandshake)
+)]
+pub async fn preflight(
+    door: State<Door>,
+    source: Path<String>,
+    peer: ConnectInfo<SocketAddr>,
+    request: Request<Body>,
+) -> Response {
+    receive(door, source, peer, request).await
 }
 
 async fn take_in(
@@ -121,16 +150,12 @@ async fn take_in(
         };
         return match live.provider.handshake(&asked, &live.settings) {
             Some(prescribed) => Ok((Verdict::Handshake, answer::prescribed(prescribed))),
-            None => Err(Refused::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                Verdict::Malformed,
-                "only POST",
-            )),
+            None => {
+                Err(Refused::new(StatusCode::METHOD_NOT_ALLOWED, Verdict::Malformed, "only POST"))
+            }
         };
     }
-    let body = body::read(body, declared, live.body_bytes_max())
-        .await
-        .map_err(no_body)?;
+    let body = body::read(body, declared, live.body_bytes_max()).await.map_err(no_body)?;
     let now = context.now();
     let asked = wakepost_providers::Request {
         method: &parts.method,
@@ -149,10 +174,7 @@ async fn take_in(
         headers: parts.headers,
         body,
         url,
-        receipt: NewReceipt {
-            latency_us: micros(arrived),
-            ..receipt
-        },
+        receipt: NewReceipt { latency_us: micros(arrived), ..receipt },
         now,
     };
     let outcome = accept(context, passed).await.map_err(unavailable)?;
@@ -162,12 +184,7 @@ async fn take_in(
         }
         _ => StatusCode::OK,
     };
-    let stored = answer::stored(
-        status,
-        outcome.verdict.as_str(),
-        outcome.event,
-        outcome.has_job,
-    );
+    let stored = answer::stored(status, outcome.verdict.as_str(), outcome.event, outcome.has_job);
     Ok((outcome.verdict, stored))
 }
 
@@ -182,11 +199,7 @@ fn before_body(live: &LiveSource, parts: &Parts, sender: IpAddr) -> Result<Optio
     }
     if !live.allows(sender) {
         let reason = format!("{sender} is not in allow_from");
-        return Err(Refused::new(
-            StatusCode::NOT_FOUND,
-            Verdict::AddressRefused,
-            reason,
-        ));
+        return Err(Refused::new(StatusCode::NOT_FOUND, Verdict::AddressRefused, reason));
     }
     let declared = parts
         .headers
@@ -217,11 +230,9 @@ fn no_body(reason: NoBody) -> Refused {
             Verdict::TooSlow,
             "the body did not arrive in time",
         ),
-        NoBody::Broken => Refused::new(
-            StatusCode::BAD_REQUEST,
-            Verdict::Malformed,
-            "the body was cut off",
-        ),
+        NoBody::Broken => {
+            Refused::new(StatusCode::BAD_REQUEST, Verdict::Malformed, "the body was cut off")
+        }
     }
 }
 
@@ -231,12 +242,8 @@ fn verify(
     now: Timestamp,
 ) -> Result<(), Refused> {
     let secrets: Vec<&str> = live.source.secrets.live(now).collect();
-    let check = Check {
-        secrets: &secrets,
-        settings: &live.settings,
-        now,
-        tolerance: live.tolerance(),
-    };
+    let check =
+        Check { secrets: &secrets, settings: &live.settings, now, tolerance: live.tolerance() };
     let Err(refusal) = live.provider.verify(asked, &check) else {
         return Ok(());
     };
@@ -270,9 +277,6 @@ fn micros(since: Instant) -> i32 {
 }
 
 fn count(context: &Context, live: &LiveSource, verdict: Verdict) {
-    let labels = Receipt {
-        provider: live.provider.name(),
-        verdict: verdict.as_str(),
-    };
+    let labels = Receipt { provider: live.provider.name(), verdict: verdict.as_str() };
     context.metrics.received.get_or_create(&labels).inc();
 }

@@ -6,6 +6,7 @@
 mod accept;
 mod answer;
 mod body;
+mod describe;
 mod handler;
 mod peer;
 pub mod rejections;
@@ -13,7 +14,9 @@ pub mod rejections;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::any;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
+use utoipa_axum::routes;
 
 use crate::context::Context;
 
@@ -29,10 +32,17 @@ pub(crate) struct Door {
 
 /// The routes that providers call.
 pub fn router(context: Arc<Context>, rejections: Rejections) -> Router {
-    Router::new()
-        .route("/in/{source_id}", any(handler::receive))
-        .with_state(Door {
-            context,
-            rejections,
-        })
+    Router::from(routes()).with_state(Door { context, rejections })
+}
+
+/// How the routes describe themselves.
+pub fn description() -> OpenApi {
+    routes().into_openapi()
+}
+
+fn routes() -> OpenApiRouter<Door> {
+    let methods = routes!(handler::receive, handler::challenge, handler::preflight);
+    // Other methods too look for the source first, so that 404 comes before 405 and a receipt is left.
+    let methods = methods.map(|router| router.fallback(handler::receive));
+    OpenApiRouter::default().routes(methods)
 }

@@ -13,10 +13,7 @@ pub fn address(peer: IpAddr, headers: &HeaderMap, trusted: &[ipnet::IpNet]) -> I
         return peer;
     }
     let mut sender = peer;
-    let values = headers
-        .get_all("x-forwarded-for")
-        .into_iter()
-        .collect::<Vec<_>>();
+    let values = headers.get_all("x-forwarded-for").into_iter().collect::<Vec<_>>();
     let hops = values
         .iter()
         .rev()
@@ -55,10 +52,7 @@ mod tests {
     fn only_a_trusted_proxys_word_counts() {
         assert_eq!(sender("192.0.2.1", &["1.1.1.1"]), "192.0.2.1");
         assert_eq!(sender("10.0.0.1", &["1.1.1.1"]), "1.1.1.1");
-        assert_eq!(
-            sender("10.0.0.1", &["6.6.6.6, 1.1.1.1, 10.0.0.2"]),
-            "1.1.1.1"
-        );
+        assert_eq!(sender("10.0.0.1", &["6.6.6.6, 1.1.1.1, 10.0.0.2"]), "1.1.1.1");
         assert_eq!(sender("10.0.0.1", &["6.6.6.6", "1.1.1.1"]), "1.1.1.1");
         assert_eq!(sender("10.0.0.1", &["6.6.6.6, rubbish"]), "10.0.0.1");
         assert_eq!(sender("10.0.0.1", &[]), "10.0.0.1");

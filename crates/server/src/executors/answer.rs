@@ -47,20 +47,13 @@ impl Said {
             };
         }
         if serde_json::from_str::<Value>(text).is_ok() {
-            return Said {
-                result: Some(text.to_owned()),
-                ..Said::default()
-            };
+            return Said { result: Some(text.to_owned()), ..Said::default() };
         }
         match text_is_reply {
-            true => Said {
-                reply: Some(text.to_owned()),
-                ..Said::default()
-            },
-            false => Said {
-                result: Some(Value::String(text.to_owned()).to_string()),
-                ..Said::default()
-            },
+            true => Said { reply: Some(text.to_owned()), ..Said::default() },
+            false => {
+                Said { result: Some(Value::String(text.to_owned()).to_string()), ..Said::default() }
+            }
         }
     }
 
@@ -74,12 +67,8 @@ impl Said {
     pub async fn evidence(self, context: &Context, ticket: &Ticket) -> Result<Evidence> {
         let key = context.vault.key(ticket.tenant).await?;
         Ok(Evidence {
-            result: self
-                .result
-                .map(|text| key.seal(Slot::JobResult(ticket.work), text.as_bytes())),
-            reply: self
-                .reply
-                .map(|text| key.seal(Slot::Reply(ticket.work), text.as_bytes())),
+            result: self.result.map(|text| key.seal(Slot::JobResult(ticket.work), text.as_bytes())),
+            reply: self.reply.map(|text| key.seal(Slot::Reply(ticket.work), text.as_bytes())),
             cost: self.cost,
         })
     }
@@ -101,9 +90,6 @@ mod tests {
         assert_eq!(read("[1]").result.as_deref(), Some("[1]"));
         assert_eq!(read("plain words\n").reply.as_deref(), Some("plain words"));
         assert_eq!(read("  "), Said::default());
-        assert_eq!(
-            Said::read(b"plain", false).result.as_deref(),
-            Some("\"plain\"")
-        );
+        assert_eq!(Said::read(b"plain", false).result.as_deref(), Some("\"plain\""));
     }
 }

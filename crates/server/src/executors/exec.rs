@@ -24,9 +24,7 @@ const TERM_PATIENCE: Duration = Duration::from_secs(10);
 /// How many lines of standard error become progress.
 const LINES_MAX: usize = 500;
 /// What a command inherits from our environment. Everything else may hold secrets of ours.
-const INHERITED: [&str; 8] = [
-    "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SHELL",
-];
+const INHERITED: [&str; 8] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SHELL"];
 
 /// Exit codes 64 to 78 say that trying again is no use, except 75, "try again later" (sysexits.h).
 fn is_final(code: i32) -> bool {
@@ -35,28 +33,19 @@ fn is_final(code: i32) -> bool {
 
 /// Runs the command of a job.
 pub(crate) async fn run(context: &Context, item: &Pushed, name: &str, job: &Value) -> Finished {
-    let failed = |error: String, retryable| Finished::Failed {
-        error,
-        retryable,
-        retry_after: None,
-    };
+    let failed =
+        |error: String, retryable| Finished::Failed { error, retryable, retry_after: None };
     let Some(command) = context.config.exec.get(name) else {
         return failed(format!("there is no [exec.{name}] on this node"), true);
     };
     let mut child = match start(context, item, command, job) {
         Ok(child) => child,
         Err(error) => {
-            return failed(
-                format!("cannot start {}: {error}", command.command[0]),
-                true,
-            );
+            return failed(format!("cannot start {}: {error}", command.command[0]), true);
         }
     };
     let group = child.id().and_then(|id| Pid::from_raw(id as i32));
-    let timeout = command
-        .timeout
-        .unwrap_or(item.2.run_timeout)
-        .min(item.2.run_timeout);
+    let timeout = command.timeout.unwrap_or(item.2.run_timeout).min(item.2.run_timeout);
     let outcome = tokio::select! {
         outcome = talk(context, item, &mut child, job) => Ok(outcome),
         stop = lease::keep(context, item, timeout) => Err(stop),
@@ -94,32 +83,16 @@ fn start(
     process
         .args(&command.command[1..])
         .env_clear()
-        .envs(
-            INHERITED
-                .iter()
-                .filter_map(|name| Some((*name, std::env::var_os(name)?))),
-        )
+        .envs(INHERITED.iter().filter_map(|name| Some((*name, std::env::var_os(name)?))))
         .envs(&command.env)
         .env("WAKEPOST_URL", &context.local_url)
         .env("WAKEPOST_KEY", context.tokens.job_key(ticket))
         .env("WAKEPOST_JOB_ID", ticket.work.text(WorkKind::Job))
         .env("WAKEPOST_RUN_ID", ticket.run_id().to_string())
-        .env(
-            "WAKEPOST_EVENT_ID",
-            job["envelope"]["event_id"].as_str().unwrap_or_default(),
-        )
-        .env(
-            "WAKEPOST_TENANT",
-            job["tenant"].as_str().unwrap_or_default(),
-        )
-        .env(
-            "WAKEPOST_LEASE_TOKEN",
-            job["lease_token"].as_str().unwrap_or_default(),
-        )
-        .env(
-            "TRACEPARENT",
-            job["traceparent"].as_str().unwrap_or_default(),
-        )
+        .env("WAKEPOST_EVENT_ID", job["envelope"]["event_id"].as_str().unwrap_or_default())
+        .env("WAKEPOST_TENANT", job["tenant"].as_str().unwrap_or_default())
+        .env("WAKEPOST_LEASE_TOKEN", job["lease_token"].as_str().unwrap_or_default())
+        .env("TRACEPARENT", job["traceparent"].as_str().unwrap_or_default())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -163,10 +136,7 @@ async fn talk(
 /// Reads to the end, so that the command can write, and keeps one byte more than is allowed.
 async fn read_bounded(mut from: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
     let mut kept = Vec::new();
-    (&mut from)
-        .take(limits::DOCUMENT_BYTES_MAX as u64 + 1)
-        .read_to_end(&mut kept)
-        .await?;
+    (&mut from).take(limits::DOCUMENT_BYTES_MAX as u64 + 1).read_to_end(&mut kept).await?;
     tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
     Ok(kept)
 }
@@ -182,10 +152,8 @@ async fn report(context: &Context, item: &Pushed, stderr: impl AsyncRead + Unpin
     let mut count = 0;
     loop {
         line.clear();
-        let read = (&mut lines)
-            .take(limits::ERROR_BYTES_MAX as u64)
-            .read_until(b'\n', &mut line)
-            .await;
+        let read =
+            (&mut lines).take(limits::ERROR_BYTES_MAX as u64).read_until(b'\n', &mut line).await;
         if !matches!(read, Ok(1..)) {
             return;
         }
@@ -202,11 +170,8 @@ async fn report(context: &Context, item: &Pushed, stderr: impl AsyncRead + Unpin
 }
 
 fn read(status: ExitStatus, output: &[u8]) -> Finished {
-    let failed = |error: String, retryable| Finished::Failed {
-        error,
-        retryable,
-        retry_after: None,
-    };
+    let failed =
+        |error: String, retryable| Finished::Failed { error, retryable, retry_after: None };
     match status.code() {
         Some(0) => {
             let said = Said::read(output, true);
@@ -216,10 +181,7 @@ fn read(status: ExitStatus, output: &[u8]) -> Finished {
                 failed("the command's output is too large".to_owned(), false)
             }
         }
-        Some(code) => failed(
-            format!("the command ended with exit code {code}"),
-            !is_final(code),
-        ),
+        Some(code) => failed(format!("the command ended with exit code {code}"), !is_final(code)),
         None => failed(format!("the command was ended by {status}"), true),
     }
 }
@@ -249,9 +211,6 @@ mod tests {
     #[test]
     fn only_the_codes_that_say_so_are_final() {
         let finals: Vec<i32> = (0..=255).filter(|code| is_final(*code)).collect();
-        assert_eq!(
-            finals,
-            [64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 76, 77, 78]
-        );
+        assert_eq!(finals, [64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 76, 77, 78]);
     }
 }

@@ -26,11 +26,7 @@ pub(crate) async fn run(context: &Context, item: &Pushed, url: &str, job: &Value
     let request = match request(context, item, url, job, timeout) {
         Ok(request) => request,
         Err(error) => {
-            return Finished::Failed {
-                error,
-                retryable: false,
-                retry_after: None,
-            };
+            return Finished::Failed { error, retryable: false, retry_after: None };
         }
     };
     let stopped = tokio::select! {
@@ -80,10 +76,7 @@ fn request(
     };
     let now = context.now();
     put("content-type", "application/json")?;
-    put(
-        "user-agent",
-        concat!("Wakepost/", env!("CARGO_PKG_VERSION")),
-    )?;
+    put("user-agent", concat!("Wakepost/", env!("CARGO_PKG_VERSION")))?;
     put("webhook-id", &id)?;
     put("webhook-timestamp", &now.as_secs().to_string())?;
     let secret = match &policy.executor_secret {
@@ -96,16 +89,10 @@ fn request(
         put("webhook-signature", &signature)?;
     }
     put("idempotency-key", &id)?;
-    put(
-        "traceparent",
-        job["traceparent"].as_str().unwrap_or_default(),
-    )?;
+    put("traceparent", job["traceparent"].as_str().unwrap_or_default())?;
     put("wakepost-job-id", &id)?;
     put("wakepost-run-id", &claimed.ticket.run_id().to_string())?;
-    put(
-        "wakepost-lease-token",
-        job["lease_token"].as_str().unwrap_or_default(),
-    )?;
+    put("wakepost-lease-token", job["lease_token"].as_str().unwrap_or_default())?;
     Ok(OutboundRequest {
         target,
         trust,
@@ -131,10 +118,7 @@ fn read(context: &Context, answer: &OutboundAnswer) -> Finished {
             status,
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS
         );
-    let wait = answer
-        .headers
-        .get(header::RETRY_AFTER)
-        .and_then(|value| value.to_str().ok());
+    let wait = answer.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     let preview = String::from_utf8_lossy(&answer.body[..answer.body.len().min(300)]).into_owned();
     Finished::Failed {
         error: format!("the agent answered {}: {preview}", status.as_u16()),

@@ -28,10 +28,7 @@ pub enum Stop {
 /// Renews the lease until the run has to stop. Never returns while it may go on.
 pub async fn keep(context: &Context, item: &Pushed, timeout: Duration) -> Stop {
     let (claimed, _, policy) = item;
-    let end = Instant::now()
-        + timeout
-            .saturating_sub(MARGIN)
-            .max(Duration::from_millis(500));
+    let end = Instant::now() + timeout.saturating_sub(MARGIN).max(Duration::from_millis(500));
     // Often enough that a stop which was asked for is heard soon.
     let period = (policy.lease / 3).clamp(Duration::from_millis(300), Duration::from_secs(2));
     let stopping = async {
@@ -45,11 +42,7 @@ pub async fn keep(context: &Context, item: &Pushed, timeout: Duration) -> Stop {
             () = tokio::time::sleep_until(end) => return Stop::TimedOut,
             () = &mut stopping => return Stop::NodeStops,
         }
-        let beat = Heartbeat {
-            ticket: claimed.ticket,
-            extend: policy.lease,
-            cost: None,
-        };
+        let beat = Heartbeat { ticket: claimed.ticket, extend: policy.lease, cost: None };
         match context.store.heartbeat(vec![beat]).await.pop() {
             Some(Ok(answer)) if answer.cancel_requested => return Stop::Cancelled,
             Some(Err(StoreError::LeaseLost)) => return Stop::Lost,

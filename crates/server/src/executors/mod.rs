@@ -70,42 +70,22 @@ pub async fn run(context: &Arc<Context>, item: Pushed) {
 
 async fn record(context: &Context, item: &Pushed, finished: Finished) {
     let ticket = item.0.ticket;
-    let failed = |retryable, retry_after| Ending::Failed {
-        retryable,
-        retry_after,
-    };
+    let failed = |retryable, retry_after| Ending::Failed { retryable, retry_after };
     let (ending, error, evidence) = match finished {
         Finished::Handed | Finished::Lost => return,
         Finished::Done(said) => match said.evidence(context, &ticket).await {
             Ok(evidence) => (Ending::Succeeded, None, evidence),
-            Err(error) => (
-                failed(true, None),
-                Some(error.to_string()),
-                Evidence::default(),
-            ),
+            Err(error) => (failed(true, None), Some(error.to_string()), Evidence::default()),
         },
-        Finished::Failed {
-            error,
-            retryable,
-            retry_after,
-        } => (
-            failed(retryable, retry_after),
-            Some(error),
-            Evidence::default(),
-        ),
-        Finished::Cancelled => (
-            Ending::Cancelled,
-            Some("cancelled".to_owned()),
-            Evidence::default(),
-        ),
+        Finished::Failed { error, retryable, retry_after } => {
+            (failed(retryable, retry_after), Some(error), Evidence::default())
+        }
+        Finished::Cancelled => {
+            (Ending::Cancelled, Some("cancelled".to_owned()), Evidence::default())
+        }
         Finished::HandBack => (Ending::HandedBack, None, Evidence::default()),
     };
-    let end = End {
-        ticket,
-        ending,
-        error,
-        evidence,
-    };
+    let end = End { ticket, ending, error, evidence };
     match settle(context, vec![end]).await.pop() {
         Some(Ok(settled)) => {
             tracing::info!(run = %ticket.run_id(), state = settled.state.as_str(), "a pushed run ended");

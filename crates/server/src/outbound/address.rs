@@ -19,10 +19,7 @@ fn refusal_v4(ip: Ipv4Addr) -> Option<&'static str> {
     if METADATA_V4.contains(&ip) {
         return Some("cloud metadata");
     }
-    REFUSED_V4
-        .iter()
-        .find(|(net, _)| net.contains(&ip))
-        .map(|(_, why)| *why)
+    REFUSED_V4.iter().find(|(net, _)| net.contains(&ip)).map(|(_, why)| *why)
 }
 
 fn refusal_v6(ip: Ipv6Addr) -> Option<&'static str> {
@@ -117,10 +114,7 @@ const fn v4(a: u8, b: u8, c: u8, d: u8, prefix: u8) -> Ipv4Net {
 }
 
 const fn v6(s: [u16; 8], prefix: u8) -> Ipv6Net {
-    Ipv6Net::new_assert(
-        Ipv6Addr::new(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]),
-        prefix,
-    )
+    Ipv6Net::new_assert(Ipv6Addr::new(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]), prefix)
 }
 
 #[cfg(test)]

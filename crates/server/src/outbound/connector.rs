@@ -52,17 +52,11 @@ impl Connector {
         connect_timeout: Duration,
     ) -> Result<Connector, rustls::Error> {
         let tls = TlsConnector::from(Arc::new(tls_config(extra_roots)?));
-        Ok(Connector {
-            tls,
-            connect_timeout,
-        })
+        Ok(Connector { tls, connect_timeout })
     }
 
     async fn open(self, uri: Uri, attempt: Attempt) -> Result<Stream, Fault> {
-        let Attempt {
-            addresses,
-            progress,
-        } = attempt;
+        let Attempt { addresses, progress } = attempt;
         progress.connecting();
         let started = Instant::now();
         let tcp = connect_any(&addresses, self.connect_timeout).await?;
@@ -74,10 +68,8 @@ impl Connector {
         let started = Instant::now();
         let name = server_name(&uri)?;
         // Bounded here too: the pool may finish a connection after its request has gone.
-        let handshake = timeout(
-            self.connect_timeout,
-            self.tls.connect(name, TokioIo::new(TokioIo::new(tcp))),
-        );
+        let handshake =
+            timeout(self.connect_timeout, self.tls.connect(name, TokioIo::new(TokioIo::new(tcp))));
         let stream = match handshake.await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(Fault::new(SendErrorClass::Tls, error.to_string())),
@@ -133,18 +125,13 @@ async fn connect_any(addresses: &[SocketAddr], limit: Duration) -> Result<TcpStr
 
 fn server_name(uri: &Uri) -> Result<ServerName<'static>, Fault> {
     let host = uri.host().unwrap_or_default();
-    let host = host
-        .strip_prefix('[')
-        .and_then(|h| h.strip_suffix(']'))
-        .unwrap_or(host);
+    let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
     ServerName::try_from(host.to_owned())
         .map_err(|_| Fault::new(SendErrorClass::Tls, "no certificate can be for this host"))
 }
 
 fn tls_config(extra_roots: &[CertificateDer<'static>]) -> Result<ClientConfig, rustls::Error> {
-    let mut roots = RootCertStore {
-        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-    };
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     for root in extra_roots {
         roots.add(root.clone())?;
     }
@@ -167,15 +154,10 @@ mod tests {
     #[tokio::test]
     async fn a_connection_that_no_attempt_asked_for_is_refused() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let uri = format!("http://{}/", listener.local_addr().unwrap())
-            .parse()
-            .unwrap();
+        let uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
         let mut connector = Connector::new(&[], Duration::from_secs(1)).unwrap();
         let outcome = connector.call(uri).await;
-        assert_eq!(
-            outcome.map(drop).unwrap_err().class,
-            SendErrorClass::Refused
-        );
+        assert_eq!(outcome.map(drop).unwrap_err().class, SendErrorClass::Refused);
         let accepted = timeout(Duration::from_millis(50), listener.accept()).await;
         assert!(accepted.is_err(), "nothing connected");
     }

@@ -27,10 +27,7 @@ impl Fault {
     }
 
     pub(super) fn refused(text: impl Into<String>, operator_text: String) -> Fault {
-        Fault {
-            operator_text: Some(operator_text),
-            ..Fault::new(SendErrorClass::Refused, text)
-        }
+        Fault { operator_text: Some(operator_text), ..Fault::new(SendErrorClass::Refused, text) }
     }
 
     pub(super) fn protocol(text: impl Into<String>) -> Fault {

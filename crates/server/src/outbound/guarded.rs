@@ -100,14 +100,8 @@ impl GuardedClient {
     ) -> Result<GuardedClient, rustls::Error> {
         Ok(GuardedClient {
             resolver,
-            guarded: Lane {
-                policy: settings.policy.clone(),
-                pool: pool(&settings)?,
-            },
-            trusted: Lane {
-                policy: AddressPolicy::trusted(),
-                pool: pool(&settings)?,
-            },
+            guarded: Lane { policy: settings.policy.clone(), pool: pool(&settings)? },
+            trusted: Lane { policy: AddressPolicy::trusted(), pool: pool(&settings)? },
         })
     }
 
@@ -122,17 +116,10 @@ impl GuardedClient {
             Trust::Guarded => &self.guarded,
             Trust::Trusted => &self.trusted,
         };
-        let addresses = self
-            .checked_addresses(&request.target, &lane.policy, progress)
-            .await?;
-        let attempt = Attempt {
-            addresses,
-            progress: Arc::clone(progress),
-        };
+        let addresses = self.checked_addresses(&request.target, &lane.policy, progress).await?;
+        let attempt = Attempt { addresses, progress: Arc::clone(progress) };
         let (bytes_max, keep) = (request.body_bytes_max, request.keep);
-        let response = ATTEMPT
-            .scope(attempt, answer_head(&lane.pool, request))
-            .await?;
+        let response = ATTEMPT.scope(attempt, answer_head(&lane.pool, request)).await?;
         let (head, body) = response.into_parts();
         let info = head.extensions.get::<HttpInfo>();
         progress.answered(started.elapsed(), info.map(HttpInfo::local_addr));
@@ -152,9 +139,7 @@ impl GuardedClient {
         progress: &Progress,
     ) -> Result<Arc<[SocketAddr]>, Fault> {
         // The target may have been read under a policy that has since become stricter.
-        target
-            .check(policy)
-            .map_err(|why| refused(target, why.to_string(), why.to_string()))?;
+        target.check(policy).map_err(|why| refused(target, why.to_string(), why.to_string()))?;
         let started = Instant::now();
         let mut addresses = match target.host() {
             TargetHost::Ip(ip) => {
@@ -162,16 +147,12 @@ impl GuardedClient {
                 vec![*ip]
             }
             TargetHost::Name(name) => {
-                let found = self
-                    .resolver
-                    .resolve(name, target.port())
-                    .await
-                    .map_err(|error| {
-                        Fault::new(
-                            SendErrorClass::Resolve,
-                            format!("the name did not resolve: {error}"),
-                        )
-                    })?;
+                let found = self.resolver.resolve(name, target.port()).await.map_err(|error| {
+                    Fault::new(
+                        SendErrorClass::Resolve,
+                        format!("the name did not resolve: {error}"),
+                    )
+                })?;
                 progress.resolved(Some(started.elapsed()));
                 found
             }
@@ -179,18 +160,11 @@ impl GuardedClient {
         for ip in &addresses {
             if let Some(why) = policy.refusal(*ip) {
                 let detail = format!("{} resolves to {ip}, which is {why}", target.host());
-                return Err(refused(
-                    target,
-                    "the address is not allowed".to_owned(),
-                    detail,
-                ));
+                return Err(refused(target, "the address is not allowed".to_owned(), detail));
             }
         }
         if addresses.is_empty() {
-            return Err(Fault::new(
-                SendErrorClass::Resolve,
-                "the name has no address",
-            ));
+            return Err(Fault::new(SendErrorClass::Resolve, "the name has no address"));
         }
         addresses.truncate(ADDRESSES_TRIED_MAX);
         let with_port = |ip: IpAddr| SocketAddr::new(ip, target.port());
@@ -212,21 +186,11 @@ impl HttpClient for GuardedClient {
         });
         let timings = progress.timings(started.elapsed());
         let answer = arrived.map(|arrived| arrived.into_answer(timings));
-        let Fault {
-            class,
-            text,
-            operator_text,
-        } = match outcome {
+        let Fault { class, text, operator_text } = match outcome {
             Ok(()) => return Ok(answer.expect("an exchange succeeds only once its head arrived")),
             Err(fault) => fault,
         };
-        Err(SendError {
-            class,
-            text,
-            operator_text,
-            timings,
-            partial: answer.map(Box::new),
-        })
+        Err(SendError { class, text, operator_text, timings, partial: answer.map(Box::new) })
     }
 }
 

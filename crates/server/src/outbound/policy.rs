@@ -36,10 +36,7 @@ pub struct InvalidAllow;
 impl AddressPolicy {
     /// For URLs that the operator chose: set in `wakepost.toml`, or by an all-tenant admin.
     pub fn trusted() -> AddressPolicy {
-        AddressPolicy {
-            allow_http: true,
-            allow: Allow::All,
-        }
+        AddressPolicy { allow_http: true, allow: Allow::All }
     }
 
     /// Why this address may not be reached; `None` if it may.
@@ -86,10 +83,8 @@ mod tests {
 
     #[test]
     fn a_listed_network_is_allowed_and_its_neighbours_are_not() {
-        let policy = AddressPolicy {
-            allow_http: false,
-            allow: "10.1.0.0/16, fd00:1::/32".parse().unwrap(),
-        };
+        let policy =
+            AddressPolicy { allow_http: false, allow: "10.1.0.0/16, fd00:1::/32".parse().unwrap() };
         assert_eq!(policy.refusal(ip("10.1.2.3")), None);
         assert_eq!(policy.refusal(ip("fd00:1::5")), None);
         assert_eq!(policy.refusal(ip("1.1.1.1")), None);
@@ -112,10 +107,7 @@ mod tests {
     fn only_allowing_all_lifts_the_rules_for_ports_and_names() {
         assert!(AddressPolicy::trusted().allows_private());
         assert!(!AddressPolicy::default().allows_private());
-        let listed = AddressPolicy {
-            allow: "10.0.0.0/8".parse().unwrap(),
-            ..Default::default()
-        };
+        let listed = AddressPolicy { allow: "10.0.0.0/8".parse().unwrap(), ..Default::default() };
         assert!(!listed.allows_private());
     }
 }

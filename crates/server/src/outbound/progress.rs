@@ -49,10 +49,7 @@ impl Progress {
     }
 
     pub(super) fn timings(&self, total: Duration) -> Timings {
-        Timings {
-            total,
-            ..self.0.lock().timings
-        }
+        Timings { total, ..self.0.lock().timings }
     }
 
     pub(super) fn resolved(&self, took: Option<Duration>) {

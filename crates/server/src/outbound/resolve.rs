@@ -28,9 +28,7 @@ const LOOKUPS_MAX: usize = 128;
 impl SystemResolver {
     /// A resolver of the operating system's names.
     pub fn new() -> SystemResolver {
-        SystemResolver {
-            turns: Arc::new(Semaphore::new(LOOKUPS_MAX)),
-        }
+        SystemResolver { turns: Arc::new(Semaphore::new(LOOKUPS_MAX)) }
     }
 }
 
@@ -43,10 +41,7 @@ impl Default for SystemResolver {
 #[async_trait]
 impl Resolver for SystemResolver {
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<IpAddr>> {
-        let turn = Arc::clone(&self.turns)
-            .acquire_owned()
-            .await
-            .map_err(io::Error::other)?;
+        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(io::Error::other)?;
         let name = absolute(host);
         // A task of its own, so that a caller who gives up does not free the turn while the
         // thread is still busy.
@@ -81,10 +76,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_system_knows_localhost() {
-        let found = SystemResolver::new()
-            .resolve("localhost", 80)
-            .await
-            .unwrap();
+        let found = SystemResolver::new().resolve("localhost", 80).await.unwrap();
         assert!(!found.is_empty());
         assert!(found.iter().all(IpAddr::is_loopback));
     }

@@ -11,11 +11,8 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The three forms of RFC 9110, 5.6.7: the one that is written today, then the two of old
 /// senders, which a recipient must still read.
-const DATE_FORMS: [&str; 3] = [
-    "%a, %d %b %Y %H:%M:%S GMT",
-    "%A, %d-%b-%y %H:%M:%S GMT",
-    "%a %b %e %H:%M:%S %Y",
-];
+const DATE_FORMS: [&str; 3] =
+    ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
 
 /// Reads a `Retry-After` value, as seconds or as a date, and keeps it between 1 s and 24 h.
 /// Anything else is `None`, so that the schedule decides.
@@ -35,9 +32,8 @@ fn parse_date(value: &str) -> Option<Timestamp> {
     if value.len() > 40 {
         return None;
     }
-    let civil = DATE_FORMS
-        .iter()
-        .find_map(|form| strtime::parse(form, value).ok()?.to_datetime().ok())?;
+    let civil =
+        DATE_FORMS.iter().find_map(|form| strtime::parse(form, value).ok()?.to_datetime().ok())?;
     let time = civil.to_zoned(TimeZone::UTC).ok()?.timestamp();
     Some(Timestamp::from_millis(time.as_millisecond()))
 }
@@ -64,11 +60,7 @@ mod tests {
             ("86401", 86_400),
             ("99999999999999999999999999", 86_400),
         ] {
-            assert_eq!(
-                parse(value, now),
-                Some(Duration::from_secs(secs)),
-                "{value}"
-            );
+            assert_eq!(parse(value, now), Some(Duration::from_secs(secs)), "{value}");
         }
     }
 

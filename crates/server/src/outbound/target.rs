@@ -148,8 +148,7 @@ fn is_private(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     !name.contains('.')
         || PRIVATE_SUFFIXES.iter().any(|suffix| {
-            name.strip_suffix(suffix)
-                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         })
 }
 
@@ -177,20 +176,11 @@ fn read(text: &str, allow_http: bool) -> Result<Target, TargetRefusal> {
         None => 80,
     };
     let uri = url.as_str().parse().map_err(|_| TargetRefusal::Malformed)?;
-    Ok(Target {
-        uri,
-        host,
-        port,
-        https,
-    })
+    Ok(Target { uri, host, port, https })
 }
 
 fn read_scheme(text: &str, allow_http: bool) -> Result<(bool, &str), TargetRefusal> {
-    let wrong = if allow_http {
-        TargetRefusal::NotHttp
-    } else {
-        TargetRefusal::NotHttps
-    };
+    let wrong = if allow_http { TargetRefusal::NotHttp } else { TargetRefusal::NotHttps };
     let (scheme, rest) = text.split_once(':').ok_or(TargetRefusal::Malformed)?;
     let https = if scheme.eq_ignore_ascii_case("https") {
         true
@@ -215,10 +205,7 @@ fn split_port(authority: &str) -> Result<(&str, Option<&str>), TargetRefusal> {
     let (host, port) = authority.split_at(host_end);
     match port {
         "" => Ok((host, None)),
-        _ => Ok((
-            host,
-            Some(port.strip_prefix(':').ok_or(TargetRefusal::Malformed)?),
-        )),
+        _ => Ok((host, Some(port.strip_prefix(':').ok_or(TargetRefusal::Malformed)?))),
     }
 }
 
@@ -234,9 +221,7 @@ fn read_port(text: &str) -> Result<u16, TargetRefusal> {
 fn parse_without_repair(text: &str) -> Result<Url, TargetRefusal> {
     let repaired = Cell::new(false);
     let note = |_| repaired.set(true);
-    let url = Url::options()
-        .syntax_violation_callback(Some(&note))
-        .parse(text);
+    let url = Url::options().syntax_violation_callback(Some(&note)).parse(text);
     match url {
         _ if repaired.get() => Err(TargetRefusal::NeedsRepair),
         Ok(url) => Ok(url),
@@ -251,9 +236,7 @@ fn read_host(written: &str, parsed: Host<&str>) -> Result<TargetHost, TargetRefu
         Host::Ipv4(ip) if written == ip.to_string() => Ok(TargetHost::Ip(ip.into())),
         Host::Ipv4(_) => Err(TargetRefusal::NumberForm),
         Host::Ipv6(ip) => {
-            let inner = written
-                .strip_prefix('[')
-                .and_then(|text| text.strip_suffix(']'));
+            let inner = written.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
             match inner.and_then(|text| text.parse::<Ipv6Addr>().ok()) {
                 Some(same) if same == ip => Ok(TargetHost::Ip(ip.into())),
                 _ => Err(TargetRefusal::NumberForm),
@@ -287,9 +270,7 @@ fn is_dns_name(name: &str) -> bool {
     name.len() <= 253
         && name.split('.').all(|label| {
             (1..=63).contains(&label.len())
-                && label
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
         })
 }
 

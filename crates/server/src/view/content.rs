@@ -13,11 +13,8 @@ pub struct Content {
 }
 
 /// Headers that are never stored.
-const DROPPED: [HeaderName; 3] = [
-    header::COOKIE,
-    header::AUTHORIZATION,
-    header::PROXY_AUTHORIZATION,
-];
+const DROPPED: [HeaderName; 3] =
+    [header::COOKIE, header::AUTHORIZATION, header::PROXY_AUTHORIZATION];
 
 impl Content {
     /// The record: the headers as text lines, their length before them, then the body.
@@ -43,22 +40,13 @@ impl Content {
         let length = u32::from_be_bytes(*length) as usize;
         let (lines, body) = rest.split_at_checked(length).ok_or_else(damaged)?;
         let mut headers = HeaderMap::new();
-        for line in lines
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
-        {
-            let colon = line
-                .iter()
-                .position(|byte| *byte == b':')
-                .ok_or_else(damaged)?;
+        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let colon = line.iter().position(|byte| *byte == b':').ok_or_else(damaged)?;
             let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| damaged())?;
             let value = HeaderValue::from_bytes(&line[colon + 1..]).map_err(|_| damaged())?;
             headers.append(name, value);
         }
-        Ok(Content {
-            headers,
-            body: body.to_vec(),
-        })
+        Ok(Content { headers, body: body.to_vec() })
     }
 }
 

@@ -14,31 +14,22 @@ use crate::context::Context;
 
 /// Puts leased jobs together. Rows are read in batches, whatever the number of jobs.
 pub async fn leased(context: &Context, claimed: &[Claimed]) -> Result<Vec<Value>> {
-    let ids: Vec<_> = claimed
-        .iter()
-        .filter_map(|item| Some((item.ticket.tenant, item.event?)))
-        .collect();
+    let ids: Vec<_> =
+        claimed.iter().filter_map(|item| Some((item.ticket.tenant, item.event?))).collect();
     let mut rows = Rows::default();
     if !ids.is_empty() {
         let events = context.store.events_by_id(ids.clone()).await?;
         rows.events = events.into_iter().map(|event| (event.id, event)).collect();
-        let bodies = context
-            .store
-            .contents(ids.into_iter().map(|(_, event)| event).collect())
-            .await?;
+        let bodies =
+            context.store.contents(ids.into_iter().map(|(_, event)| event).collect()).await?;
         rows.bodies = bodies.into_iter().collect();
     }
-    let states = context
-        .store
-        .job_states(claimed.iter().map(|item| item.ticket.work).collect())
-        .await?;
+    let states =
+        context.store.job_states(claimed.iter().map(|item| item.ticket.work).collect()).await?;
     rows.states = states.into_iter().collect();
     let lanes: Vec<_> = claimed.iter().map(|item| item.lane).collect();
     let lanes = context.directory.lanes(&lanes).await?;
-    rows.names = lanes
-        .iter()
-        .map(|lane| (lane.id, lane.key.name.clone()))
-        .collect();
+    rows.names = lanes.iter().map(|lane| (lane.id, lane.key.name.clone())).collect();
     let mut jobs = Vec::with_capacity(claimed.len());
     for item in claimed {
         jobs.push(one(context, item, &mut rows).await?);
@@ -66,9 +57,7 @@ async fn one(context: &Context, item: &Claimed, rows: &mut Rows) -> Result<Value
         Some(event) => {
             let source = context.directory.source(event.source).await?;
             let content = match rows.bodies.get(&event.id) {
-                Some(sealed) => Some(Content::decode(
-                    &key.open(Slot::Content(event.id), sealed)?,
-                )?),
+                Some(sealed) => Some(Content::decode(&key.open(Slot::Content(event.id), sealed)?)?),
                 None => None,
             };
             envelope(event, &slug, source.as_deref(), content.as_ref())
@@ -76,16 +65,11 @@ async fn one(context: &Context, item: &Claimed, rows: &mut Rows) -> Result<Value
     };
     let state = rows.states.remove(&work).unwrap_or_default();
     let document = |slot, record: Option<Sealed>| {
-        record
-            .map(|record| open_json(&key, slot, &record))
-            .transpose()
+        record.map(|record| open_json(&key, slot, &record)).transpose()
     };
     let name = match rows.names.get(&item.lane) {
         Some(name) if !name.is_empty() => name.clone(),
-        _ => event
-            .as_ref()
-            .map(|event| event.event_type.clone())
-            .unwrap_or_default(),
+        _ => shared_name(context, item, event.as_ref()).await?,
     };
     Ok(json!({
         "id": work.text(item.kind),
@@ -106,12 +90,18 @@ async fn one(context: &Context, item: &Claimed, rows: &mut Rows) -> Result<Value
     }))
 }
 
+/// The name of a job whose lane is shared by many: its event's type, or what it was made with.
+async fn shared_name(context: &Context, item: &Claimed, event: Option<&Event>) -> Result<String> {
+    if let Some(event) = event {
+        return Ok(event.event_type.clone());
+    }
+    let row = context.store.work(item.ticket.tenant, item.ticket.work).await?;
+    Ok(row.and_then(|row| row.meta.name).unwrap_or_default())
+}
+
 /// One trace from the event on: its id is the event's, the span is the run's.
 fn traceparent(item: &Claimed) -> String {
-    let trace = item
-        .event
-        .map_or(item.ticket.work.0, |event| event.0)
-        .to_bytes();
+    let trace = item.event.map_or(item.ticket.work.0, |event| event.0).to_bytes();
     let span = item.ticket.run_id().to_bytes();
     format!("00-{}-{}-01", hex::encode(trace), hex::encode(&span[8..]))
 }

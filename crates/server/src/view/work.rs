@@ -125,15 +125,10 @@ pub fn work_view(row: WorkRow, lane: Option<&Lane>, tenant: &str) -> WorkView {
         event_id: row.event,
         event_ids: row.event.into_iter().collect(),
         tenant: tenant.to_owned(),
-        source: row
-            .event
-            .and(lane.and_then(|lane| lane.key.origin))
-            .map(SourceId),
+        source: row.event.and(lane.and_then(|lane| lane.key.origin)).map(SourceId),
         status: row.state,
         held_reason: row.held,
-        priority: lane.map_or(wakepost_domain::work::Priority::Webhook, |lane| {
-            lane.key.priority
-        }),
+        priority: lane.map_or(wakepost_domain::work::Priority::Webhook, |lane| lane.key.priority),
         attempts: row.attempts,
         max_attempts: row.max_attempts,
         run_at: row.run_at,

@@ -23,17 +23,7 @@ pub async fn tick(context: Arc<Context>) {
         return;
     };
     for state in State::ALL.into_iter().filter(|state| !state.is_terminal()) {
-        let sum = counts
-            .iter()
-            .filter(|row| row.state == state)
-            .map(|row| row.count)
-            .sum();
-        context
-            .metrics
-            .live
-            .get_or_create(&Word {
-                word: state.as_str(),
-            })
-            .set(sum);
+        let sum = counts.iter().filter(|row| row.state == state).map(|row| row.count).sum();
+        context.metrics.live.get_or_create(&Word { word: state.as_str() }).set(sum);
     }
 }

@@ -37,8 +37,7 @@ impl Running {
     }
 
     fn free(&self) -> usize {
-        self.all_max
-            .saturating_sub(self.all.load(Ordering::Acquire))
+        self.all_max.saturating_sub(self.all.load(Ordering::Acquire))
     }
 
     /// How many more of an executor may run. A command that this node does not have: none.
@@ -47,8 +46,7 @@ impl Running {
             Executor::Pull => 0,
             Executor::Http { .. } => self.free(),
             Executor::Exec { name } => self.by_command.get(name).map_or(0, |(running, max)| {
-                max.saturating_sub(running.load(Ordering::Acquire))
-                    .min(self.free())
+                max.saturating_sub(running.load(Ordering::Acquire)).min(self.free())
             }),
         }
     }

@@ -46,11 +46,7 @@ async fn end(context: &Context, expired: Vec<Expired>) -> usize {
     let batch = expired.into_iter().map(|row| {
         let over = row.lease_expires_at <= now;
         let (ending, guard, error) = match over {
-            true => (
-                Ending::Expired,
-                Guard::ExpiredAt(row.lease_expires_at),
-                "the lease ran out",
-            ),
+            true => (Ending::Expired, Guard::ExpiredAt(row.lease_expires_at), "the lease ran out"),
             false => (
                 Ending::Cancelled,
                 Guard::CancelledBefore(now.before(CANCEL_PATIENCE)),
@@ -58,15 +54,7 @@ async fn end(context: &Context, expired: Vec<Expired>) -> usize {
             ),
         };
         let error = Some(error.to_owned());
-        decide(
-            context,
-            row.ticket,
-            ending,
-            &Backoff::default(),
-            guard,
-            error,
-            Evidence::default(),
-        )
+        decide(context, row.ticket, ending, &Backoff::default(), guard, error, Evidence::default())
     });
     let mut count = 0;
     for settled in settle_decided(context, batch.collect()).await {

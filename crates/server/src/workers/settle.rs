@@ -28,10 +28,9 @@ pub async fn settle(context: &Context, ends: Vec<End>) -> Vec<Result<Settled>> {
     let mut batch = Vec::with_capacity(ends.len());
     for end in ends {
         let backoff = match end.ending {
-            Ending::Failed {
-                retryable: true,
-                retry_after: None,
-            } => backoff_of(context, &end.ticket).await,
+            Ending::Failed { retryable: true, retry_after: None } => {
+                backoff_of(context, &end.ticket).await
+            }
             _ => Backoff::default(),
         };
         batch.push(decide(
@@ -60,13 +59,7 @@ pub fn decide(
     let chance = context.entropy.fraction();
     let settlement =
         transition::settle(ending, ticket.attempt, ticket.max_attempts, backoff, chance);
-    Settle {
-        ticket,
-        guard,
-        settlement,
-        error,
-        evidence,
-    }
+    Settle { ticket, guard, settlement, error, evidence }
 }
 
 /// Ends runs as decided, and tells the queue about what may run next.
@@ -75,10 +68,7 @@ pub async fn settle_decided(context: &Context, batch: Vec<Settle>) -> Vec<Result
         return Vec::new();
     }
     let tickets: Vec<Ticket> = batch.iter().map(|item| item.ticket).collect();
-    let at_once: Vec<bool> = batch
-        .iter()
-        .map(|item| item.settlement.delay.is_zero())
-        .collect();
+    let at_once: Vec<bool> = batch.iter().map(|item| item.settlement.delay.is_zero()).collect();
     let settled = context.store.settle(batch).await;
     let mut lanes = Vec::new();
     let mut tenants = Vec::new();

@@ -38,11 +38,8 @@ pub async fn resync_tick(context: Arc<Context>) {
 pub async fn resync(context: &Context) -> Result<usize> {
     let now = context.store.now().await?;
     let waiting = context.store.waiting_lanes().await?;
-    let ready: Vec<LaneId> = waiting
-        .into_iter()
-        .filter(|lane| lane.run_at <= now)
-        .map(|lane| lane.lane)
-        .collect();
+    let ready: Vec<LaneId> =
+        waiting.into_iter().filter(|lane| lane.run_at <= now).map(|lane| lane.lane).collect();
     context.queue.hint_lanes(&ready).await?;
     Ok(ready.len())
 }

@@ -40,9 +40,7 @@ impl List {
             cursor: self.paging.cursor,
         };
         let call = session.client.list_dead_letters(&query);
-        session
-            .list(call, "dead letters", |letters| table(session, letters))
-            .await
+        session.list(call, "dead letters", |letters| table(session, letters)).await
     }
 }
 

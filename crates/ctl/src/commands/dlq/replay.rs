@@ -15,9 +15,7 @@ pub struct Replay {
 
 impl Replay {
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        let call = session
-            .client
-            .replay_dead_letter(&self.id, &self.flags.into());
+        let call = session.client.replay_dead_letter(&self.id, &self.flags.into());
         replaying::replay(session, &self.id, call).await
     }
 }

@@ -61,9 +61,7 @@ impl List {
             cursor: self.paging.cursor,
         };
         let call = session.client.list_inbox(&query);
-        session
-            .list(call, "events", |events| table(session, events))
-            .await
+        session.list(call, "events", |events| table(session, events)).await
     }
 }
 

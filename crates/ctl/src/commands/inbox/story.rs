@@ -96,12 +96,7 @@ fn trace(event: &Event, job: Option<&Job>) -> String {
     let mut ids = vec![event.envelope.event_id.as_str()];
     if let Some(job) = job {
         ids.push(&job.id);
-        ids.extend(
-            job.runs
-                .iter()
-                .max_by_key(|run| run.attempt)
-                .map(|run| run.id.as_str()),
-        );
+        ids.extend(job.runs.iter().max_by_key(|run| run.attempt).map(|run| run.id.as_str()));
     }
     ids.join(" → ")
 }

@@ -41,10 +41,9 @@ pub fn lease(now: Timestamp, job: &Job) -> Cell {
     let last = job.runs.iter().max_by_key(|run| run.attempt);
     let last = last.and_then(|run| Some((run.worker.as_deref()?, run.ended_at.as_deref()?)));
     match last {
-        Some((worker, ended_at)) => Cell::new(&format!(
-            "none (last {worker}, {})",
-            relative(now, ended_at)
-        )),
+        Some((worker, ended_at)) => {
+            Cell::new(&format!("none (last {worker}, {})", relative(now, ended_at)))
+        }
         None => Cell::new("none"),
     }
 }

@@ -23,10 +23,7 @@ impl Inspect {
             return Ok(());
         };
         let mut text = fields(session.now, &job).render(session.paint);
-        for table in [runs(session.now, &job), effects(&job)]
-            .into_iter()
-            .flatten()
-        {
+        for table in [runs(session.now, &job), effects(&job)].into_iter().flatten() {
             text.push('\n');
             text.push_str(&table.render(session.paint));
         }

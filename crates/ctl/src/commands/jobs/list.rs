@@ -44,9 +44,7 @@ impl List {
             cursor: self.paging.cursor,
         };
         let call = session.client.list_jobs(&query);
-        session
-            .list(call, "jobs", |jobs| table(session, jobs))
-            .await
+        session.list(call, "jobs", |jobs| table(session, jobs)).await
     }
 }
 

@@ -48,10 +48,7 @@ impl Create {
             .line("role", Cell::new(&key.role))
             .line("tenant", Cell::new(reach(key.tenant.as_deref())))
             .line_if("expires", expires)
-            .line_if(
-                "key",
-                key.key.as_deref().map(|k| Cell::toned(Tone::Bold, k)),
-            );
+            .line_if("key", key.key.as_deref().map(|k| Cell::toned(Tone::Bold, k)));
         output::print(&fields.render(session.paint))?;
         output::hint("the key is shown once: keep it now");
         Ok(())

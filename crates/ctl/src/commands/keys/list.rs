@@ -17,14 +17,9 @@ pub struct List {
 
 impl List {
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        let query = KeyQuery {
-            limit: self.paging.limit,
-            cursor: self.paging.cursor,
-        };
+        let query = KeyQuery { limit: self.paging.limit, cursor: self.paging.cursor };
         let call = session.client.list_keys(&query);
-        session
-            .list(call, "keys", |keys| table(session, keys))
-            .await
+        session.list(call, "keys", |keys| table(session, keys)).await
     }
 }
 

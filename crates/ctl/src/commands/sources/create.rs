@@ -93,11 +93,7 @@ impl Create {
             provider: self.provider,
             name: self.name,
             secret: self.secret.map(secret).transpose()?,
-            settings: self
-                .settings
-                .into_iter()
-                .map(|s| (s.name, s.value))
-                .collect(),
+            settings: self.settings.into_iter().map(|s| (s.name, s.value)).collect(),
             enabled: self.disabled.then_some(false),
             owner: self.owner,
             unsigned: self.unsigned.then_some(true),

@@ -7,14 +7,10 @@ use wakepost_client::Executor;
 
 /// `pull`, `exec:NAME` or `http:URL`. A URL may also stand alone.
 pub fn executor(text: &str) -> Result<Executor, String> {
-    let url = |url: &str| Executor::Http {
-        url: url.to_owned(),
-    };
+    let url = |url: &str| Executor::Http { url: url.to_owned() };
     match text.split_once(':') {
         None if text == "pull" => Ok(Executor::Pull),
-        Some(("exec", name)) if !name.is_empty() => Ok(Executor::Exec {
-            name: name.to_owned(),
-        }),
+        Some(("exec", name)) if !name.is_empty() => Ok(Executor::Exec { name: name.to_owned() }),
         Some(("http" | "https", rest)) if rest.starts_with("//") => Ok(url(text)),
         Some(("http", rest)) if rest.starts_with("http://") || rest.starts_with("https://") => {
             Ok(url(rest))
@@ -34,9 +30,8 @@ impl FromStr for Setting {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Setting, String> {
-        let (name, value) = text
-            .split_once('=')
-            .ok_or("write NAME=TEXT, or NAME:=JSON for what is not text")?;
+        let (name, value) =
+            text.split_once('=').ok_or("write NAME=TEXT, or NAME:=JSON for what is not text")?;
         let (name, value) = match name.strip_suffix(':') {
             Some(name) => {
                 let value = serde_json::from_str(value);
@@ -47,10 +42,7 @@ impl FromStr for Setting {
         if name.is_empty() {
             return Err("the setting has no name".to_owned());
         }
-        Ok(Setting {
-            name: name.to_owned(),
-            value,
-        })
+        Ok(Setting { name: name.to_owned(), value })
     }
 }
 
@@ -62,16 +54,12 @@ mod tests {
 
     #[test]
     fn executors_are_read() {
-        let http = |url: &str| Executor::Http {
-            url: url.to_owned(),
-        };
+        let http = |url: &str| Executor::Http { url: url.to_owned() };
         assert_eq!(executor("pull"), Ok(Executor::Pull));
         assert_eq!(executor("http:https://a/b"), Ok(http("https://a/b")));
         assert_eq!(executor("http:http://a"), Ok(http("http://a")));
         assert_eq!(executor("https://a/b"), Ok(http("https://a/b")));
-        let exec = Executor::Exec {
-            name: "agent".to_owned(),
-        };
+        let exec = Executor::Exec { name: "agent".to_owned() };
         assert_eq!(executor("exec:agent"), Ok(exec));
         for wrong in ["", "exec", "exec:", "http:", "http:a", "shell:x"] {
             assert!(executor(wrong).is_err(), "{wrong}");

@@ -15,13 +15,8 @@ pub struct List {
 
 impl List {
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        let query = SourceQuery {
-            limit: self.paging.limit,
-            cursor: self.paging.cursor,
-        };
-        session
-            .list(session.client.list_sources(&query), "sources", table)
-            .await
+        let query = SourceQuery { limit: self.paging.limit, cursor: self.paging.cursor };
+        session.list(session.client.list_sources(&query), "sources", table).await
     }
 }
 

@@ -65,10 +65,9 @@ fn extras(source: &Source) -> Vec<String> {
         (None, false) => "the one you gave to the source".to_owned(),
     };
     match source.provider.as_str() {
-        "github" => vec![
-            "  Content type  application/json".to_owned(),
-            format!("  Secret        {secret}"),
-        ],
+        "github" => {
+            vec!["  Content type  application/json".to_owned(), format!("  Secret        {secret}")]
+        }
         "gitlab" => vec![format!("  Secret token  {secret}")],
         "jira" | "standard-webhooks" | "generic" | "cloudevents" => {
             vec![format!("  Secret        {secret}")]
@@ -78,9 +77,7 @@ fn extras(source: &Source) -> Vec<String> {
 }
 
 fn is_local(url: &str) -> bool {
-    ["://127.", "://localhost", "://[::1]"]
-        .iter()
-        .any(|local| url.contains(local))
+    ["://127.", "://localhost", "://[::1]"].iter().any(|local| url.contains(local))
 }
 
 #[cfg(test)]

@@ -40,13 +40,7 @@ fn fields(session: &Session, source: &Source) -> Fields {
         .line("state", state(source))
         .line("ingest URL", Cell::maybe(source.ingest_url.as_deref()))
         .line_if("filter", list(&source.filter))
-        .line_if(
-            "executor",
-            source
-                .executor
-                .as_ref()
-                .map(|e| Cell::new(&executor_words(e))),
-        )
+        .line_if("executor", source.executor.as_ref().map(|e| Cell::new(&executor_words(e))))
         .line_if("priority", text(&source.priority))
         .line_if("mode", text(&source.mode))
         .line_if("owner", text(&source.owner))
@@ -55,10 +49,7 @@ fn fields(session: &Session, source: &Source) -> Fields {
         .line_if("lease", seconds(source.lease_s))
         .line_if("run timeout", seconds(source.run_timeout_s))
         .line_if("accepts from", list(&source.allow_from))
-        .line_if(
-            "created",
-            created.map(|at| Cell::new(&absolute(session.now, at))),
-        );
+        .line_if("created", created.map(|at| Cell::new(&absolute(session.now, at))));
     for (name, value) in &source.settings {
         let value = match value.as_str() {
             Some(text) => text.to_owned(),

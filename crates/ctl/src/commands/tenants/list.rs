@@ -16,14 +16,9 @@ pub struct List {
 
 impl List {
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        let query = TenantQuery {
-            limit: self.paging.limit,
-            cursor: self.paging.cursor,
-        };
+        let query = TenantQuery { limit: self.paging.limit, cursor: self.paging.cursor };
         let call = session.client.list_tenants(&query);
-        session
-            .list(call, "tenants", |tenants| table(session, tenants))
-            .await
+        session.list(call, "tenants", |tenants| table(session, tenants)).await
     }
 }
 

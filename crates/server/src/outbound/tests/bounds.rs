@@ -56,17 +56,12 @@ async fn the_client_alone_writes_host_and_framing() {
         ("connection", "upgrade"),
         ("x-kept", "yes"),
     ] {
-        request
-            .headers
-            .insert(name, HeaderValue::from_static(value));
+        request.headers.insert(name, HeaderValue::from_static(value));
     }
     client().send(request).await.unwrap();
     let head = heads.recv().await.unwrap();
     assert!(head.starts_with("POST /hook HTTP/1.1\r\n"), "{head}");
-    assert!(
-        head.contains(&format!("host: {}\r\n", receiver.address)),
-        "{head}"
-    );
+    assert!(head.contains(&format!("host: {}\r\n", receiver.address)), "{head}");
     assert!(head.contains("content-length: 2\r\n"), "{head}");
     assert!(head.contains("x-kept: yes\r\n"), "{head}");
     assert!(!head.contains("evil") && !head.contains("chunked") && !head.contains("upgrade"));
@@ -81,10 +76,7 @@ async fn a_receiver_that_never_answers_is_a_timeout() {
     assert_eq!(error.text, "timed out while waiting for the answer");
     assert!(error.timings.connect.is_some() && error.timings.first_byte.is_none());
     assert!(error.partial.is_none());
-    assert!(
-        receiver.one_ended().await,
-        "the connection is dropped with the attempt"
-    );
+    assert!(receiver.one_ended().await, "the connection is dropped with the attempt");
 }
 
 #[tokio::test]
@@ -96,10 +88,7 @@ async fn a_receiver_that_never_reads_is_a_timeout() {
     .await;
     let mut request = receiver.request();
     request.body = vec![b'x'; 64 * 1024 * 1024].into();
-    assert_eq!(
-        failure(&client(), request).await.class,
-        SendErrorClass::Timeout
-    );
+    assert_eq!(failure(&client(), request).await.class, SendErrorClass::Timeout);
 }
 
 #[tokio::test]
@@ -112,10 +101,7 @@ async fn a_dripping_head_is_a_timeout() {
         }
     })
     .await;
-    assert_eq!(
-        failure(&client(), receiver.request()).await.class,
-        SendErrorClass::Timeout
-    );
+    assert_eq!(failure(&client(), receiver.request()).await.class, SendErrorClass::Timeout);
     assert!(receiver.one_ended().await);
 }
 
@@ -123,9 +109,7 @@ async fn a_dripping_head_is_a_timeout() {
 async fn a_dripping_body_is_a_timeout_that_shows_what_came() {
     let receiver = Receiver::start(|mut stream| async move {
         let _ = read_request(&mut stream).await;
-        let _ = stream
-            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-            .await;
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n").await;
         while stream.write_all(b"x").await.is_ok() {
             sleep(Duration::from_millis(20)).await;
         }
@@ -142,11 +126,7 @@ async fn a_dripping_body_is_a_timeout_that_shows_what_came() {
 
 #[tokio::test]
 async fn an_endless_body_is_cut_and_its_connection_dropped() {
-    for head in [
-        "",
-        "Transfer-Encoding: chunked\r\n",
-        "Content-Length: 99999999999\r\n",
-    ] {
+    for head in ["", "Transfer-Encoding: chunked\r\n", "Content-Length: 99999999999\r\n"] {
         let receiver = Receiver::start(move |mut stream| async move {
             let _ = read_request(&mut stream).await;
             let head = format!("HTTP/1.1 200 OK\r\n{head}\r\n");
@@ -159,10 +139,7 @@ async fn an_endless_body_is_cut_and_its_connection_dropped() {
         assert_eq!(answer.body.len(), 4096);
         assert!(receiver.one_ended().await);
 
-        let whole = OutboundRequest {
-            keep: KeepBody::Whole,
-            ..receiver.request()
-        };
+        let whole = OutboundRequest { keep: KeepBody::Whole, ..receiver.request() };
         let error = failure(&client(), whole).await;
         assert_eq!(error.class, SendErrorClass::Protocol);
         assert_eq!(error.text, "the answer is larger than 4096 bytes");
@@ -177,14 +154,8 @@ async fn a_body_of_exactly_the_limit_is_whole_and_one_more_is_not() {
     for text in [chunked, sized] {
         let receiver = Receiver::answering(text).await;
         for (bytes_max, truncated) in [(5, false), (4, false), (3, true), (0, true)] {
-            let prefix = OutboundRequest {
-                body_bytes_max: bytes_max,
-                ..receiver.request()
-            };
-            let whole = OutboundRequest {
-                keep: KeepBody::Whole,
-                ..prefix.clone()
-            };
+            let prefix = OutboundRequest { body_bytes_max: bytes_max, ..receiver.request() };
+            let whole = OutboundRequest { keep: KeepBody::Whole, ..prefix.clone() };
             let answer = client().send(prefix).await.unwrap();
             assert_eq!(answer.truncated, truncated);
             assert_eq!(answer.body, "abcd"[..bytes_max.min(4)]);
@@ -213,11 +184,7 @@ async fn endless_headers_end_early() {
 async fn a_flood_of_informational_answers_ends_early() {
     let receiver = Receiver::start(|mut stream| async move {
         let _ = read_request(&mut stream).await;
-        pour(
-            &mut stream,
-            b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
-        )
-        .await;
+        pour(&mut stream, b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n").await;
     })
     .await;
     let error = failure(&client(), receiver.request()).await;
@@ -233,10 +200,7 @@ async fn a_few_informational_answers_are_passed_over() {
          HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
     )
     .await;
-    assert_eq!(
-        client().send(receiver.request()).await.unwrap().status,
-        StatusCode::OK
-    );
+    assert_eq!(client().send(receiver.request()).await.unwrap().status, StatusCode::OK);
 }
 
 #[tokio::test]
@@ -281,10 +245,7 @@ async fn a_connection_closed_in_the_middle_is_a_protocol_error() {
         ("", false),
         ("HTTP/1.1 200 OK\r\nContent-Le", false),
         ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", true),
-        (
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
-            true,
-        ),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", true),
     ] {
         let receiver = Receiver::start(move |mut stream| async move {
             let _ = read_request(&mut stream).await;
@@ -294,16 +255,8 @@ async fn a_connection_closed_in_the_middle_is_a_protocol_error() {
         let error = failure(&client(), receiver.request()).await;
         assert_eq!(error.class, SendErrorClass::Protocol, "{text:?}: {error:?}");
         let partial = error.partial.map(|answer| answer.body);
-        assert_eq!(
-            partial.as_deref(),
-            head_came.then_some(b"abc".as_slice()),
-            "{text:?}"
-        );
-        assert_eq!(
-            receiver.connections(),
-            1,
-            "a request that may have arrived is not repeated"
-        );
+        assert_eq!(partial.as_deref(), head_came.then_some(b"abc".as_slice()), "{text:?}");
+        assert_eq!(receiver.connections(), 1, "a request that may have arrived is not repeated");
     }
 }
 

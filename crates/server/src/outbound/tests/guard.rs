@@ -23,17 +23,8 @@ pub(super) async fn receiver_at(n: u8) -> Receiver {
 /// A client that may reach these addresses and no other loopback ones.
 pub(super) fn client_for(allowed: &[IpAddr], resolver: Arc<StubResolver>) -> GuardedClient {
     let allow = Allow::Cidrs(allowed.iter().map(|ip| (*ip).into()).collect());
-    let policy = AddressPolicy {
-        allow_http: true,
-        allow,
-    };
-    client_with(
-        resolver,
-        ClientSettings {
-            policy,
-            ..Default::default()
-        },
-    )
+    let policy = AddressPolicy { allow_http: true, allow };
+    client_with(resolver, ClientSettings { policy, ..Default::default() })
 }
 
 const URL: &str = "http://hooks.example.com:8443/";
@@ -74,10 +65,7 @@ async fn one_refused_address_among_many_refuses_the_name() {
         assert_eq!(error.text, "the address is not allowed");
         let refused = answer.iter().find(|ip| **ip != good_ip).unwrap();
         let why = error.operator_text.unwrap();
-        assert!(
-            why.starts_with(&format!("hooks.example.com resolves to {refused}, ")),
-            "{why}"
-        );
+        assert!(why.starts_with(&format!("hooks.example.com resolves to {refused}, ")), "{why}");
     }
     assert_eq!((good.connections(), bad.connections()), (0, 0));
 }
@@ -108,10 +96,7 @@ async fn a_dead_address_is_followed_by_the_next_checked_one() {
     let live = receiver.address.ip();
     let resolver = StubResolver::new(&[&[&dead.to_string(), &live.to_string()]]);
     let client = client_for(&[dead, live], resolver);
-    assert_eq!(
-        client.send(request(URL)).await.unwrap().remote,
-        Some(receiver.address)
-    );
+    assert_eq!(client.send(request(URL)).await.unwrap().remote, Some(receiver.address));
 }
 
 #[tokio::test]
@@ -134,18 +119,11 @@ async fn a_guarded_request_is_refused_by_what_its_url_says_however_it_was_read()
         assert!(error.text.starts_with("url must "), "{}", error.text);
     }
     assert_eq!(receiver.connections(), 0);
-    assert_eq!(
-        resolver.asked(),
-        [""; 0],
-        "a refused URL is not even looked up"
-    );
+    assert_eq!(resolver.asked(), [""; 0], "a refused URL is not even looked up");
 
     // The same client goes there for the operator.
     let url = format!("http://localhost:{port}/");
-    let trusted = OutboundRequest {
-        trust: Trust::Trusted,
-        ..request(&url)
-    };
+    let trusted = OutboundRequest { trust: Trust::Trusted, ..request(&url) };
     assert!(client.send(trusted).await.is_ok());
     assert_eq!(receiver.connections(), 1);
 }

@@ -83,16 +83,8 @@ async fn a_request_lost_with_its_kept_connection_is_not_sent_twice() {
 async fn trusted_and_guarded_requests_share_no_connection() {
     let receiver = Receiver::answering(OK).await;
     let client = open_client(StubResolver::new(&[]));
-    let trusted = OutboundRequest {
-        trust: Trust::Trusted,
-        ..receiver.request()
-    };
-    for request in [
-        trusted.clone(),
-        receiver.request(),
-        trusted,
-        receiver.request(),
-    ] {
+    let trusted = OutboundRequest { trust: Trust::Trusted, ..receiver.request() };
+    for request in [trusted.clone(), receiver.request(), trusted, receiver.request()] {
         client.send(request).await.unwrap();
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -112,19 +104,10 @@ async fn a_guarded_request_never_rides_a_trusted_connection_to_a_private_address
     let resolver = StubResolver::new(&[&[&ips[0]], &[&ips[1]]]);
     let client = super::guard::client_for(&[public.address.ip()], resolver);
     let url = "http://agent.example.com:8443/";
-    let trusted = OutboundRequest {
-        trust: Trust::Trusted,
-        ..request(url)
-    };
-    assert_eq!(
-        client.send(trusted).await.unwrap().remote,
-        Some(private.address)
-    );
+    let trusted = OutboundRequest { trust: Trust::Trusted, ..request(url) };
+    assert_eq!(client.send(trusted).await.unwrap().remote, Some(private.address));
     tokio::time::sleep(Duration::from_millis(20)).await;
-    assert_eq!(
-        client.send(request(url)).await.unwrap().remote,
-        Some(public.address)
-    );
+    assert_eq!(client.send(request(url)).await.unwrap().remote, Some(public.address));
     assert_eq!((private.connections(), public.connections()), (1, 1));
 }
 
@@ -139,9 +122,6 @@ async fn a_kept_connection_is_no_way_around_the_check() {
     let url = "http://agent.example.com:8443/";
     client.send(request(url)).await.unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
-    assert_eq!(
-        failure(&client, request(url)).await.class,
-        SendErrorClass::Refused
-    );
+    assert_eq!(failure(&client, request(url)).await.class, SendErrorClass::Refused);
     assert_eq!(receiver.connections(), 1);
 }

@@ -146,13 +146,7 @@ impl Resolver for StubResolver {
 
 /// Sends to written addresses and to what the resolver says, wherever that is.
 pub(super) fn open_client(resolver: Arc<StubResolver>) -> GuardedClient {
-    client_with(
-        resolver,
-        ClientSettings {
-            policy: AddressPolicy::trusted(),
-            ..Default::default()
-        },
-    )
+    client_with(resolver, ClientSettings { policy: AddressPolicy::trusted(), ..Default::default() })
 }
 
 pub(super) fn client_with(resolver: Arc<StubResolver>, settings: ClientSettings) -> GuardedClient {
@@ -178,9 +172,6 @@ pub(super) fn request(url: &str) -> OutboundRequest {
 /// The error, after checking that it came by the deadline.
 pub(super) async fn failure(client: &GuardedClient, request: OutboundRequest) -> SendError {
     let error = client.send(request).await.unwrap_err();
-    assert!(
-        error.timings.total < DEADLINE + Duration::from_millis(300),
-        "{error:?}"
-    );
+    assert!(error.timings.total < DEADLINE + Duration::from_millis(300), "{error:?}");
     error
 }

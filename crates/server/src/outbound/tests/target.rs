@@ -10,10 +10,7 @@ fn strict() -> AddressPolicy {
 }
 
 fn with_http() -> AddressPolicy {
-    AddressPolicy {
-        allow_http: true,
-        allow: Allow::None,
-    }
+    AddressPolicy { allow_http: true, allow: Allow::None }
 }
 
 fn refused(text: &str, policy: &AddressPolicy) -> TargetRefusal {
@@ -29,63 +26,19 @@ fn plain_urls_are_read() {
         ("https://example.com", "https://example.com/", 443),
         ("https://example.com/", "https://example.com/", 443),
         ("https://example.com?a=b", "https://example.com/?a=b", 443),
-        (
-            "https://example.com/hook?a=b&c=%20d",
-            "https://example.com/hook?a=b&c=%20d",
-            443,
-        ),
+        ("https://example.com/hook?a=b&c=%20d", "https://example.com/hook?a=b&c=%20d", 443),
         ("HTTPS://Example.COM/Hook", "https://example.com/Hook", 443),
-        (
-            "https://example.com:443/hook",
-            "https://example.com/hook",
-            443,
-        ),
-        (
-            "https://example.com:8443/hook",
-            "https://example.com:8443/hook",
-            8443,
-        ),
-        (
-            "https://example.com./hook",
-            "https://example.com./hook",
-            443,
-        ),
-        (
-            "https://a_b.example.com/@me",
-            "https://a_b.example.com/@me",
-            443,
-        ),
-        (
-            "https://bücher.example/hook",
-            "https://xn--bcher-kva.example/hook",
-            443,
-        ),
-        (
-            "https://xn--bcher-kva.example/",
-            "https://xn--bcher-kva.example/",
-            443,
-        ),
-        (
-            "https://例え.テスト/",
-            "https://xn--r8jz45g.xn--zckzah/",
-            443,
-        ),
+        ("https://example.com:443/hook", "https://example.com/hook", 443),
+        ("https://example.com:8443/hook", "https://example.com:8443/hook", 8443),
+        ("https://example.com./hook", "https://example.com./hook", 443),
+        ("https://a_b.example.com/@me", "https://a_b.example.com/@me", 443),
+        ("https://bücher.example/hook", "https://xn--bcher-kva.example/hook", 443),
+        ("https://xn--bcher-kva.example/", "https://xn--bcher-kva.example/", 443),
+        ("https://例え.テスト/", "https://xn--r8jz45g.xn--zckzah/", 443),
         ("https://8.8.8.8/hook", "https://8.8.8.8/hook", 443),
-        (
-            "https://[2606:4700::1111]/",
-            "https://[2606:4700::1111]/",
-            443,
-        ),
-        (
-            "https://notlocalhost.com/",
-            "https://notlocalhost.com/",
-            443,
-        ),
-        (
-            "https://internal.example.com/",
-            "https://internal.example.com/",
-            443,
-        ),
+        ("https://[2606:4700::1111]/", "https://[2606:4700::1111]/", 443),
+        ("https://notlocalhost.com/", "https://notlocalhost.com/", 443),
+        ("https://internal.example.com/", "https://internal.example.com/", 443),
         ("https://mysvc.io/", "https://mysvc.io/", 443),
     ] {
         let target = Target::parse(text, &strict()).unwrap_or_else(|e| panic!("{text}: {e}"));
@@ -97,22 +50,10 @@ fn plain_urls_are_read() {
 
 #[test]
 fn only_https_is_allowed_by_default() {
-    assert_eq!(
-        refused("http://example.com/", &strict()).to_string(),
-        "url must use HTTPS"
-    );
-    for text in [
-        "ftp://example.com/",
-        "file:///etc/passwd",
-        "gopher://x.com/",
-        "javascript:1",
-    ] {
+    assert_eq!(refused("http://example.com/", &strict()).to_string(), "url must use HTTPS");
+    for text in ["ftp://example.com/", "file:///etc/passwd", "gopher://x.com/", "javascript:1"] {
         assert_eq!(refused(text, &strict()), TargetRefusal::NotHttps, "{text}");
-        assert_eq!(
-            refused(text, &with_http()),
-            TargetRefusal::NotHttp,
-            "{text}"
-        );
+        assert_eq!(refused(text, &with_http()), TargetRefusal::NotHttp, "{text}");
     }
     let plain = Target::parse("http://example.com/", &with_http()).unwrap();
     assert_eq!((plain.port(), plain.is_https()), (80, false));
@@ -198,10 +139,7 @@ fn text_that_needs_repair_is_refused_under_every_policy() {
         for policy in [strict(), AddressPolicy::trusted()] {
             let refusal = refused(text, &policy);
             assert!(
-                matches!(
-                    refusal,
-                    TargetRefusal::NeedsRepair | TargetRefusal::Malformed
-                ),
+                matches!(refusal, TargetRefusal::NeedsRepair | TargetRefusal::Malformed),
                 "{text:?}: {refusal:?}"
             );
         }
@@ -240,10 +178,7 @@ fn what_is_no_url_is_refused() {
         assert!(fits.contains(&refusal), "{text:?}: {refusal:?}");
     }
     let path = "a".repeat(URL_BYTES_MAX);
-    assert_eq!(
-        refused(&format!("https://a.com/{path}"), &strict()),
-        TargetRefusal::TooLong
-    );
+    assert_eq!(refused(&format!("https://a.com/{path}"), &strict()), TargetRefusal::TooLong);
 }
 
 #[test]
@@ -255,22 +190,11 @@ fn userinfo_and_fragments_are_refused() {
         "https://example.com@evil.com/",
         "https://example.com:443@evil.com/",
     ] {
-        assert_eq!(
-            refused(text, &AddressPolicy::trusted()),
-            TargetRefusal::Userinfo,
-            "{text}"
-        );
+        assert_eq!(refused(text, &AddressPolicy::trusted()), TargetRefusal::Userinfo, "{text}");
     }
-    for text in [
-        "https://example.com/#a",
-        "https://example.com/#",
-        "https://example.com#@evil.com",
-    ] {
-        assert_eq!(
-            refused(text, &AddressPolicy::trusted()),
-            TargetRefusal::Fragment,
-            "{text}"
-        );
+    for text in ["https://example.com/#a", "https://example.com/#", "https://example.com#@evil.com"]
+    {
+        assert_eq!(refused(text, &AddressPolicy::trusted()), TargetRefusal::Fragment, "{text}");
     }
 }
 
@@ -292,15 +216,8 @@ fn names_that_mean_something_only_inside_are_refused() {
         "home.arpa",
     ] {
         let text = format!("https://{host}/");
-        assert_eq!(
-            refused(&text, &strict()),
-            TargetRefusal::PrivateName,
-            "{text}"
-        );
-        assert!(
-            Target::parse(&text, &AddressPolicy::trusted()).is_ok(),
-            "{text}"
-        );
+        assert_eq!(refused(&text, &strict()), TargetRefusal::PrivateName, "{text}");
+        assert!(Target::parse(&text, &AddressPolicy::trusted()).is_ok(), "{text}");
     }
 }
 
@@ -328,23 +245,13 @@ fn a_written_address_is_checked_at_once() {
         ("[0:0:0:0:0:0:0:1]", "loopback"),
     ] {
         let text = format!("https://{host}/");
-        assert_eq!(
-            refused(&text, &strict()),
-            TargetRefusal::Address(why),
-            "{text}"
-        );
+        assert_eq!(refused(&text, &strict()), TargetRefusal::Address(why), "{text}");
         let target = Target::parse(&text, &AddressPolicy::trusted()).unwrap();
         assert_eq!(target.check(&strict()), Err(TargetRefusal::Address(why)));
     }
-    let listed = AddressPolicy {
-        allow_http: false,
-        allow: "10.0.0.0/8".parse().unwrap(),
-    };
+    let listed = AddressPolicy { allow_http: false, allow: "10.0.0.0/8".parse().unwrap() };
     assert!(Target::parse("https://10.0.0.1/", &listed).is_ok());
-    assert_eq!(
-        refused("https://192.168.0.1/", &listed),
-        TargetRefusal::Address("private")
-    );
+    assert_eq!(refused("https://192.168.0.1/", &listed), TargetRefusal::Address("private"));
 }
 
 #[test]

@@ -47,27 +47,18 @@ async fn tls_receiver(name: &str) -> TlsReceiver {
                 return;
             };
             log.lock().push((name, request));
-            let _ = stream
-                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-                .await;
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
             let _ = stream.shutdown().await;
         }
     })
     .await;
-    TlsReceiver {
-        receiver,
-        root: cert.der().clone(),
-        seen,
-    }
+    TlsReceiver { receiver, root: cert.der().clone(), seen }
 }
 
 fn client_trusting(root: Option<&TlsReceiver>) -> GuardedClient {
     let settings = ClientSettings {
         policy: AddressPolicy::trusted(),
-        extra_roots: root
-            .map(|receiver| receiver.root.clone())
-            .into_iter()
-            .collect(),
+        extra_roots: root.map(|receiver| receiver.root.clone()).into_iter().collect(),
         ..Default::default()
     };
     client_with(StubResolver::new(&[&["127.0.0.1"]]), settings)
@@ -75,20 +66,15 @@ fn client_trusting(root: Option<&TlsReceiver>) -> GuardedClient {
 
 impl TlsReceiver {
     fn request(&self, host: &str) -> OutboundRequest {
-        request(&format!(
-            "https://{host}:{}/hook",
-            self.receiver.address.port()
-        ))
+        request(&format!("https://{host}:{}/hook", self.receiver.address.port()))
     }
 }
 
 #[tokio::test]
 async fn the_name_is_sent_and_the_checked_address_connected() {
     let receiver = tls_receiver("hooks.example.com").await;
-    let answer = client_trusting(Some(&receiver))
-        .send(receiver.request("Hooks.Example.com"))
-        .await
-        .unwrap();
+    let answer =
+        client_trusting(Some(&receiver)).send(receiver.request("Hooks.Example.com")).await.unwrap();
     assert_eq!(answer.body, "ok");
     assert_eq!(answer.remote, Some(receiver.receiver.address));
     assert!(answer.timings.dns.is_some());
@@ -97,27 +83,15 @@ async fn the_name_is_sent_and_the_checked_address_connected() {
     let seen = receiver.seen.lock();
     assert_eq!(seen[0].0.as_deref(), Some("hooks.example.com"));
     let port = receiver.receiver.address.port();
-    assert!(
-        seen[0]
-            .1
-            .contains(&format!("host: hooks.example.com:{port}\r\n")),
-        "{}",
-        seen[0].1
-    );
+    assert!(seen[0].1.contains(&format!("host: hooks.example.com:{port}\r\n")), "{}", seen[0].1);
 }
 
 #[tokio::test]
 async fn a_name_with_a_last_dot_is_verified_like_the_name() {
     let receiver = tls_receiver("hooks.example.com").await;
     let client = client_trusting(Some(&receiver));
-    client
-        .send(receiver.request("hooks.example.com."))
-        .await
-        .unwrap();
-    assert_eq!(
-        receiver.seen.lock()[0].0.as_deref(),
-        Some("hooks.example.com")
-    );
+    client.send(receiver.request("hooks.example.com.")).await.unwrap();
+    assert_eq!(receiver.seen.lock()[0].0.as_deref(), Some("hooks.example.com"));
 }
 
 #[tokio::test]
@@ -129,20 +103,13 @@ async fn a_certificate_for_another_name_is_a_tls_error() {
         assert_eq!(error.class, SendErrorClass::Tls, "{error:?}");
         assert!(error.timings.connect.is_some() && error.timings.tls.is_none());
     }
-    assert!(
-        receiver.seen.lock().is_empty(),
-        "no request reached an unverified receiver"
-    );
+    assert!(receiver.seen.lock().is_empty(), "no request reached an unverified receiver");
 }
 
 #[tokio::test]
 async fn an_unknown_authority_is_a_tls_error() {
     let receiver = tls_receiver("hooks.example.com").await;
-    let error = failure(
-        &client_trusting(None),
-        receiver.request("hooks.example.com"),
-    )
-    .await;
+    let error = failure(&client_trusting(None), receiver.request("hooks.example.com")).await;
     assert_eq!(error.class, SendErrorClass::Tls, "{error:?}");
     assert!(error.text.contains("UnknownIssuer"), "{}", error.text);
     assert!(receiver.seen.lock().is_empty());
@@ -151,10 +118,8 @@ async fn an_unknown_authority_is_a_tls_error() {
 #[tokio::test]
 async fn a_trusted_request_verifies_certificates_too() {
     let receiver = tls_receiver("hooks.example.com").await;
-    let trusted = OutboundRequest {
-        trust: Trust::Trusted,
-        ..receiver.request("hooks.example.com")
-    };
+    let trusted =
+        OutboundRequest { trust: Trust::Trusted, ..receiver.request("hooks.example.com") };
     let error = failure(&client_trusting(None), trusted).await;
     assert_eq!(error.class, SendErrorClass::Tls);
 }
@@ -166,11 +131,8 @@ async fn plain_http_where_tls_is_expected_is_a_tls_error() {
         until_closed(&mut stream).await;
     })
     .await;
-    let error = failure(
-        &client_trusting(None),
-        request(&format!("https://{}/", receiver.address)),
-    )
-    .await;
+    let error =
+        failure(&client_trusting(None), request(&format!("https://{}/", receiver.address))).await;
     assert_eq!(error.class, SendErrorClass::Tls, "{error:?}");
 }
 
