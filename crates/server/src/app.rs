@@ -66,7 +66,8 @@ impl App {
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         make_data_dir(&config)?;
         let (master, master_key) = config::master_key(&config, entropy.as_ref())?;
-        let Opened { store, ledger, hub, words, ttl, postgres } = open(&config, clock.clone()).await?;
+        let Opened { store, ledger, hub, words, ttl, postgres } =
+            open(&config, clock.clone()).await?;
         let vault = Arc::new(Vault::new(&master, store.clone(), entropy.clone()));
         // A wrong master key must stop the start, not the first event.
         vault.key(TenantId::DEFAULT).await?;

@@ -153,6 +153,11 @@ fn executor(kind: &str, field: Option<&str>) -> ObjectBuilder {
     }
 }
 
+/// Rows of a generic list, by name: a derive would copy their description.
+pub fn rows<T: ToSchema>() -> Schema {
+    ArrayBuilder::new().items(Ref::from_schema_name(T::name())).into()
+}
+
 /// Describes a body of which a creating call needs more fields than a change.
 macro_rules! requiring {
     ($name:ident: $part:ty, $fields:expr) => {

@@ -1,6 +1,8 @@
 //! What only PostgreSQL has: many nodes, partitions, notifications. Everything else is in the conformance
 //! suite.
 
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
 use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls};
@@ -334,6 +336,37 @@ async fn copies_with_two_keys_on_many_nodes_leave_whole_events_only() {
     assert_eq!(count(&raw, "SELECT count(*) FROM dedup_keys").await, 2 * new);
     let repeats = 4 * 8 * 20 * 2 - new;
     assert_eq!(count(&raw, "SELECT sum(duplicates) FROM events").await, repeats);
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_week_with_much_to_keep_is_thinned_where_it_stands() {
+    let database = Database::new().await;
+    let store = database.store().await;
+    let raw = database.raw().await;
+    let now = store.now().await.unwrap();
+    let long_ago = now.before(40 * DAY);
+    store.ensure_partitions(long_ago).await.unwrap();
+    let low = uuid::Uuid::from_bytes(Ulid::floor(long_ago).to_bytes());
+    raw.batch_execute(&format!(
+        "INSERT INTO bodies (id, tenant, content)
+         SELECT ('{}' || lpad(to_hex(n), 20, '0'))::uuid, 1, '' FROM generate_series(1, 21000) n;
+         INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id,
+                           scope)
+         SELECT 1, id, 0, 1, 0, 0, 0, 1, 0, id, id FROM bodies ORDER BY id LIMIT 20500;",
+        &low.simple().to_string()[..12]
+    ))
+    .await
+    .unwrap();
+    let cut = now.before(20 * DAY);
+    let before = PruneBefore { bodies: cut, events: cut, runs: cut, receipts: cut };
+    let mut steps = 0;
+    while store.prune(before).await.unwrap().more {
+        steps += 1;
+        assert!(steps < 200, "retention does not end");
+    }
+    assert_eq!(count(&raw, "SELECT count(*) FROM bodies").await, 20_500);
+    assert_eq!(count(&raw, "SELECT count(*) FROM bodies_rest").await, 0, "nothing was moved");
     database.close().await;
 }
 

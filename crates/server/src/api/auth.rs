@@ -39,11 +39,8 @@ impl Caller {
                 key: None,
             });
         }
-        let key = context
-            .directory
-            .key(hash_key(secret))
-            .await?
-            .ok_or_else(ApiError::unauthorized)?;
+        let key =
+            context.directory.key(hash_key(secret)).await?.ok_or_else(ApiError::unauthorized)?;
         if key.expires_at.is_some_and(|end| end <= context.now()) {
             return Err(ApiError::unauthorized());
         }
@@ -59,11 +56,7 @@ impl Caller {
     /// Refuses a caller without the right. A job's own key is good only for calls about its lease.
     pub fn need(&self, right: Right) -> Result<(), ApiError> {
         let allowed = self.role.may(right) && (self.ticket.is_none() || right == Right::Work);
-        if allowed {
-            Ok(())
-        } else {
-            Err(ApiError::forbidden())
-        }
+        if allowed { Ok(()) } else { Err(ApiError::forbidden()) }
     }
 
     /// Whether the caller reaches a tenant.

@@ -1,21 +1,26 @@
 //! One API request: who calls, about which tenant, with what.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use url::form_urlencoded;
+use utoipa::ToSchema;
 use wakepost_domain::access::{Reach, Right};
 use wakepost_domain::tenant::Tenant;
-use wakepost_domain::{AuditId, TenantId, limits};
-use wakepost_store::moves::AuditEntry;
+use wakepost_domain::{AuditId, TenantId, Ulid, limits};
+use wakepost_store::moves::{AuditEntry, Page};
 
 use super::auth::Caller;
 use super::error::ApiError;
+use super::page::PageQuery;
 use crate::context::Context;
 use crate::edge::BODY_TIMEOUT;
 
@@ -53,20 +58,48 @@ impl FromRequest<Arc<Context>> for Call {
     }
 }
 
+/// What the path names. Text that cannot be read names nothing, which is told only to callers with a key.
+pub struct At<T>(pub T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Context>> for At<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        context: &Arc<Context>,
+    ) -> Result<At<T>, ApiError> {
+        match Path::<T>::from_request_parts(parts, context).await {
+            Ok(Path(named)) => Ok(At(named)),
+            Err(_) => {
+                Caller::find(context, &parts.headers).await?;
+                Err(ApiError::not_found())
+            }
+        }
+    }
+}
+
+/// A query or body without fields.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
+/// Tells `null` from a field that is left out.
+pub fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Some)
+}
+
 async fn read(body: Body, headers: &HeaderMap) -> Result<Bytes, ApiError> {
     let too_large = || {
         ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too_large",
-            format!(
-                "a request may have at most {} bytes",
-                limits::API_BODY_BYTES_MAX
-            ),
+            format!("a request may have at most {} bytes", limits::API_BODY_BYTES_MAX),
         )
     };
-    let declared = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse().ok());
+    let declared =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     if declared.is_some_and(|length: usize| length > limits::API_BODY_BYTES_MAX) {
         return Err(too_large());
     }
@@ -74,11 +107,9 @@ async fn read(body: Body, headers: &HeaderMap) -> Result<Bytes, ApiError> {
     match tokio::time::timeout(BODY_TIMEOUT, whole).await {
         Ok(Ok(whole)) => Ok(whole.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(ApiError::new(
-            StatusCode::BAD_REQUEST,
-            "malformed",
-            "the body was cut off",
-        )),
+        Ok(Err(_)) => {
+            Err(ApiError::new(StatusCode::BAD_REQUEST, "malformed", "the body was cut off"))
+        }
         Err(_) => Err(ApiError::new(
             StatusCode::REQUEST_TIMEOUT,
             "too_slow",
@@ -102,9 +133,7 @@ impl Call {
             (None, Reach::Tenant(own)) => directory.tenant(own).await?,
             (None, Reach::All) => directory.tenant(TenantId::DEFAULT).await?,
         };
-        tenant
-            .filter(|tenant| self.caller.reaches(tenant.id))
-            .ok_or_else(ApiError::not_found)
+        tenant.filter(|tenant| self.caller.reaches(tenant.id)).ok_or_else(ApiError::not_found)
     }
 
     /// Whether `?tenant=` was given.
@@ -113,46 +142,56 @@ impl Call {
     }
 
     fn parameter(&self, name: &str) -> Option<String> {
-        let pairs: Vec<(String, String)> = serde_urlencoded::from_str(&self.query).ok()?;
-        pairs
-            .into_iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value)
+        let mut pairs = form_urlencoded::parse(self.query.as_bytes());
+        let (_, value) = pairs.find(|(key, _)| key == name)?;
+        Some(value.into_owned())
     }
 
-    /// The query, without `tenant`. An unknown parameter is refused.
-    pub fn query<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        let malformed = |_| ApiError::field("query", "is not a list of name=value pairs");
-        let pairs: Vec<(String, String)> =
-            serde_urlencoded::from_str(&self.query).map_err(malformed)?;
-        let mut values = HashMap::new();
-        for (name, value) in pairs.into_iter().filter(|(name, _)| name != "tenant") {
-            if values.insert(name.clone(), value).is_some() {
+    /// The filters of a list, and the page that was asked for. An unknown parameter is refused.
+    pub fn list<T: DeserializeOwned>(&self) -> Result<(T, Page<Ulid>), ApiError> {
+        let of_page = |name: &str| name == "limit" || name == "cursor";
+        let filter = self.query(|name| !of_page(name))?;
+        Ok((filter, self.query::<PageQuery>(of_page)?.page()?))
+    }
+
+    /// Refuses any parameter but `tenant`.
+    pub fn no_query(&self) -> Result<(), ApiError> {
+        self.query::<Nothing>(|_| true).map(|_| ())
+    }
+
+    /// The part of the query with these names; `tenant` belongs to every call.
+    fn query<T: DeserializeOwned>(&self, wanted: impl Fn(&str) -> bool) -> Result<T, ApiError> {
+        let mut seen = HashSet::new();
+        let mut part = form_urlencoded::Serializer::new(String::new());
+        for (name, value) in form_urlencoded::parse(self.query.as_bytes()) {
+            if !seen.insert(name.clone()) {
                 return Err(ApiError::field(name, "is given twice"));
             }
+            if name != "tenant" && wanted(&name) {
+                part.append_pair(&name, &value);
+            }
         }
-        let values = serde::de::value::MapDeserializer::<_, serde::de::value::Error>::new(
-            values.into_iter(),
-        );
-        T::deserialize(values).map_err(|error| unreadable("query".to_owned(), &error.to_string()))
+        let part = part.finish();
+        let pairs = form_urlencoded::parse(part.as_bytes());
+        serde_path_to_error::deserialize(serde_urlencoded::Deserializer::new(pairs)).map_err(
+            |error| {
+                let path = error.path().to_string();
+                unreadable(path, &error.into_inner().to_string())
+            },
+        )
     }
 
-    /// The body as JSON. An unknown field is refused by name.
+    /// The body as JSON. An unknown field is refused by name, and so is a parameter: what has a body has no
+    /// query.
     pub fn body<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        let body: &[u8] = if self.body.is_empty() {
-            b"{}"
-        } else {
-            &self.body
-        };
+        self.no_query()?;
+        let body: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };
         let mut reader = serde_json::Deserializer::from_slice(body);
         let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
             // `[3].input` in the reader's words is `3.input` in ours.
             let path = error.path().to_string().replace('[', ".").replace(']', "");
-            let path = path
-                .strip_prefix('.')
-                .filter(|rest| !rest.is_empty())
-                .unwrap_or(&path)
-                .to_owned();
+            let path =
+                path.strip_prefix('.').filter(|rest| !rest.is_empty()).unwrap_or(&path).to_owned();
             let cause = error.into_inner();
             if cause.is_data() {
                 unreadable(path, &cause.to_string())
@@ -165,11 +204,7 @@ impl Call {
             }
         })?;
         reader.end().map_err(|_| {
-            ApiError::new(
-                StatusCode::BAD_REQUEST,
-                "malformed_json",
-                "text after the JSON",
-            )
+            ApiError::new(StatusCode::BAD_REQUEST, "malformed_json", "text after the JSON")
         })?;
         Ok(value)
     }
@@ -202,25 +237,22 @@ impl Call {
 fn unreadable(path: String, message: &str) -> ApiError {
     let quoted = message.split('`').nth(1).unwrap_or_default();
     let inside = |path: &str, name: &str| match path {
-        "." | "" | "query" | "?" => name.to_owned(),
+        "." | "" | "?" => name.to_owned(),
         path => format!("{path}.{name}"),
     };
     // serde says where it stood: "at line 1 column 9" helps nobody who sent one line.
     let message = message.split(" at line ").next().unwrap_or(message);
     if message.starts_with("unknown field") || message.starts_with("unknown variant") {
         let is_field = message.starts_with("unknown field");
-        let field = if is_field && !path.ends_with(quoted) {
-            inside(&path, quoted)
-        } else {
-            path
-        };
-        let known = message.split("expected").nth(1).unwrap_or_default().trim();
-        let text = if is_field {
-            "is not a field of this request"
-        } else {
-            "is not one of the known words"
-        };
-        return ApiError::field(field, format!("{text}; expected {known}"));
+        let field = if is_field && !path.ends_with(quoted) { inside(&path, quoted) } else { path };
+        let text = if is_field { "is not known here" } else { "is not one of the known words" };
+        return ApiError::field(
+            field,
+            match message.split_once("expected ") {
+                Some((_, known)) => format!("{text}; expected {known}"),
+                None => text.to_owned(),
+            },
+        );
     }
     if message.starts_with("missing field") {
         return ApiError::field(inside(&path, quoted), "is required");

@@ -57,7 +57,6 @@ impl IntoParams for Idempotent {
 #[expect(dead_code, reason = "describes what api/error.rs writes")]
 pub struct Problem {
     /// Always `about:blank`: the code says more.
-    #[schema(example = "about:blank")]
     r#type: String,
     /// The status in words.
     title: String,
@@ -119,7 +118,7 @@ pub fn refusals() -> BTreeMap<String, RefOr<Response>> {
 /// A header of an answer.
 pub fn header(kind: Type, about: &str) -> utoipa::openapi::Header {
     let schema = ObjectBuilder::new().schema_type(kind).build();
-    HeaderBuilder::new().schema(schema).description(Some(about)).build()
+    HeaderBuilder::new().schema(Some(schema)).description(Some(about)).build()
 }
 
 fn refs(statuses: &[u16]) -> BTreeMap<String, RefOr<Response>> {

@@ -1,23 +1,27 @@
 //! The side-effect ledger: ask before acting, say how it went.
 
 use aws_lc_rs::digest;
-use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use utoipa::ToSchema;
 use wakepost_domain::access::Right;
-use wakepost_domain::effect::{Decision, OnDoubt};
+use wakepost_domain::effect::{Decision, EffectState, OnDoubt};
 use wakepost_domain::lease::Ticket;
-use wakepost_domain::{Ulid, limits};
-use wakepost_store::moves::{Begin, BeginOutcome, Resolve};
+use wakepost_domain::{TenantId, Ulid, limits};
+use wakepost_store::StoreError;
+use wakepost_store::moves::{Begin, BeginOutcome, Resolve, WorkRow};
 use wakepost_store::vault::{Sealed, Slot};
 
-use super::call::Call;
+use super::call::{At, Call};
+use super::describe::{Conflicting, Keyed, Missing, Tenant};
 use super::error::ApiError;
 use super::once;
-use super::work::{check_key, check_note, find_job};
+use super::ticket::Leased;
+use super::work::{check_document, check_key, check_note, find_job};
+use crate::schema;
 use crate::telemetry::metrics::Metrics;
 use crate::view::open_json;
 
@@ -30,47 +34,79 @@ pub fn idempotency_key(scope: Ulid, key: &str) -> String {
     format!("wp_{}", hex::encode(&context.finish().as_ref()[..16]))
 }
 
-#[derive(Deserialize)]
+/// A wish to act.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct BeginBody {
+    /// The lease.
     lease_token: String,
+    /// The effect's name within the job.
+    #[schema(value_type = schema::Key)]
     key: String,
+    /// What it would do, for people.
+    #[schema(max_length = 4096)]
     description: Option<String>,
+    /// What to do if an earlier run began it and never said how it went; `hold` if left out.
+    #[schema(value_type = Option<schema::OnDoubt>)]
     on_doubt: Option<OnDoubt>,
 }
 
-/// Asks to act.
-pub async fn begin(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
-    call.need(Right::Work)?;
-    let body: BeginBody = call.body()?;
-    let ticket = call.ticket(&id, &body.lease_token)?;
-    check_key("key", &body.key)?;
-    if body
-        .description
-        .as_ref()
-        .is_some_and(|text| text.len() > limits::ERROR_BYTES_MAX)
-    {
-        return Err(ApiError::field("description", "is too long"));
+impl Leased for BeginBody {
+    fn token(&self) -> &str {
+        &self.lease_token
     }
+
+    fn check(&self) -> Result<(), ApiError> {
+        check_key("key", &self.key)?;
+        match &self.description {
+            Some(text) if text.len() > limits::ERROR_BYTES_MAX => {
+                Err(ApiError::field("description", "is too long"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What to do.
+#[derive(Serialize, ToSchema)]
+struct Begun {
+    /// `execute`: go ahead. `skip`: it happened already. `in_doubt`: the run has ended and the job is held.
+    #[schema(value_type = schema::Decision)]
+    decision: Decision,
+    /// What to pass downstream, so that the other side can tell a repeat.
+    idempotency_key: String,
+    /// With `skip`: what it came to then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Value)]
+    result: Option<Value>,
+}
+
+/// Asks to act.
+#[utoipa::path(
+    post, path = "/jobs/{id}/effects", operation_id = "begin_effect", tag = "effects",
+    params(("id" = schema::JobId, Path)), request_body = BeginBody,
+    responses((status = 200, description = "What to do.", body = Begun), Keyed, Missing, Conflicting)
+)]
+pub async fn begin(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
+    call.need(Right::Work)?;
+    let (body, ticket) = call.leased::<BeginBody>(&id).await?;
     let request = Begin {
         ticket,
         key: body.key.clone(),
         description: body.description,
         on_doubt: body.on_doubt.unwrap_or_default(),
     };
-    let outcome = call.context.store.begin(request).await?;
-    let (decision, scope, result) = match outcome {
+    let (decision, scope, result) = match call.context.store.begin(request).await? {
         BeginOutcome::Execute { scope } => (Decision::Execute, scope, None),
-        BeginOutcome::Skip { scope, result } => (Decision::Skip, scope, result),
+        BeginOutcome::Skip { scope, result } => {
+            let result = shown_result(&call, &ticket, scope, &body.key, result).await?;
+            (Decision::Skip, scope, Some(result))
+        }
         BeginOutcome::InDoubt { scope } => (Decision::InDoubt, scope, None),
     };
     count(&call, decision);
-    let mut answer =
-        json!({"decision": decision, "idempotency_key": idempotency_key(scope, &body.key)});
-    if decision == Decision::Skip {
-        answer["result"] = shown_result(&call, &ticket, scope, &body.key, result).await?;
-    }
-    Ok(once::json(StatusCode::OK, &answer))
+    let idempotency_key = idempotency_key(scope, &body.key);
+    Ok(once::json(StatusCode::OK, &Begun { decision, idempotency_key, result }))
 }
 
 fn count(call: &Call, decision: Decision) {
@@ -99,7 +135,7 @@ async fn shown_result(
 
 async fn sealed_result(
     call: &Call,
-    tenant: wakepost_domain::TenantId,
+    tenant: TenantId,
     scope: Ulid,
     key: &str,
     result: Option<Box<RawValue>>,
@@ -107,112 +143,162 @@ async fn sealed_result(
     let Some(result) = result else {
         return Ok(None);
     };
-    if result.get().len() > limits::DOCUMENT_BYTES_MAX {
-        let message = format!("must have at most {} bytes", limits::DOCUMENT_BYTES_MAX);
-        return Err(ApiError::field("result", message));
-    }
     let tenant = call.context.vault.key(tenant).await?;
-    Ok(Some(tenant.seal(
-        Slot::EffectResult(scope, key),
-        result.get().as_bytes(),
-    )))
+    Ok(Some(tenant.seal(Slot::EffectResult(scope, key), result.get().as_bytes())))
 }
 
-#[derive(Deserialize)]
+/// Where an effect, or its job, stands after a call.
+#[derive(Serialize, ToSchema)]
+struct EffectMoved {
+    /// The job.
+    id: String,
+    /// The effect.
+    key: String,
+    /// `committed` or `aborted`; after an operator's word, where the job stands.
+    status: &'static str,
+}
+
+/// Word that it happened.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct CommitBody {
+    /// The lease.
     lease_token: String,
+    /// What it came to: any JSON, at most 1 MiB. A later run that asks gets it.
+    #[schema(value_type = Value, required = false)]
     result: Option<Box<RawValue>>,
 }
 
-/// It happened.
-pub async fn commit(
-    Path((id, key)): Path<(String, String)>,
-    call: Call,
-) -> Result<Response, ApiError> {
-    call.need(Right::Work)?;
-    let body: CommitBody = call.body()?;
-    let ticket = call.ticket(&id, &body.lease_token)?;
-    let row = call.context.store.work(ticket.tenant, ticket.work).await?;
-    let scope = row.ok_or(wakepost_store::StoreError::LeaseLost)?.scope;
-    let result = sealed_result(&call, ticket.tenant, scope, &key, body.result).await?;
-    call.context
-        .store
-        .commit(ticket, key.clone(), result)
-        .await?;
-    Ok(once::json(
-        StatusCode::OK,
-        &json!({"id": id, "key": key, "status": "committed"}),
-    ))
+impl Leased for CommitBody {
+    fn token(&self) -> &str {
+        &self.lease_token
+    }
+
+    fn check(&self) -> Result<(), ApiError> {
+        check_document("result", self.result.as_deref())
+    }
 }
 
-#[derive(Deserialize)]
+/// Says that it happened.
+#[utoipa::path(
+    post, path = "/jobs/{id}/effects/{key}/commit", operation_id = "commit_effect",
+    tag = "effects", params(("id" = schema::JobId, Path), ("key" = schema::Key, Path)),
+    request_body = CommitBody,
+    responses(
+        (status = 200, description = "`committed`.", body = EffectMoved),
+        Keyed, Missing, Conflicting,
+    )
+)]
+pub async fn commit(At((id, key)): At<(String, String)>, call: Call) -> Result<Response, ApiError> {
+    call.need(Right::Work)?;
+    let (body, ticket) = call.leased::<CommitBody>(&id).await?;
+    let row = call.context.store.work(ticket.tenant, ticket.work).await?;
+    let scope = row.ok_or(StoreError::LeaseLost)?.scope;
+    let result = sealed_result(&call, ticket.tenant, scope, &key, body.result).await?;
+    call.context.store.commit(ticket, key.clone(), result).await?;
+    Ok(once::json(StatusCode::OK, &EffectMoved { id, key, status: "committed" }))
+}
+
+/// Word that it did not happen.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct AbortBody {
+    /// The lease.
     lease_token: String,
+    /// Why not. What is over 4 KiB is cut off.
     error: String,
 }
 
-/// It certainly did not happen.
-pub async fn abort(
-    Path((id, key)): Path<(String, String)>,
-    call: Call,
-) -> Result<Response, ApiError> {
+impl Leased for AbortBody {
+    fn token(&self) -> &str {
+        &self.lease_token
+    }
+}
+
+/// Says that it certainly did not happen.
+#[utoipa::path(
+    post, path = "/jobs/{id}/effects/{key}/abort", operation_id = "abort_effect", tag = "effects",
+    params(("id" = schema::JobId, Path), ("key" = schema::Key, Path)), request_body = AbortBody,
+    responses(
+        (status = 200, description = "`aborted`.", body = EffectMoved),
+        Keyed, Missing, Conflicting,
+    )
+)]
+pub async fn abort(At((id, key)): At<(String, String)>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Work)?;
-    let body: AbortBody = call.body()?;
-    let ticket = call.ticket(&id, &body.lease_token)?;
+    let (body, ticket) = call.leased::<AbortBody>(&id).await?;
     let error = limits::truncate(&body.error, limits::ERROR_BYTES_MAX).to_owned();
     call.context.store.abort(ticket, key.clone(), error).await?;
-    Ok(once::json(
-        StatusCode::OK,
-        &json!({"id": id, "key": key, "status": "aborted"}),
-    ))
+    Ok(once::json(StatusCode::OK, &EffectMoved { id, key, status: "aborted" }))
 }
 
-#[derive(Deserialize)]
+/// An operator's word on an effect in doubt.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ResolveBody {
+    /// Whether it happened.
     outcome: Resolution,
+    /// What it came to: any JSON, at most 1 MiB.
+    #[schema(value_type = Value, required = false)]
     result: Option<Box<RawValue>>,
-    note: Option<String>,
+    /// Who says so, and why.
+    #[schema(value_type = schema::Note)]
+    note: String,
 }
 
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Resolution {
+    /// It happened.
     Committed,
+    /// It did not.
     NotDone,
 }
 
-/// An operator says whether an effect in doubt happened.
+/// Says whether an effect in doubt happened. A job held for it alone goes on.
+#[utoipa::path(
+    post, path = "/jobs/{id}/effects/{key}/resolve", operation_id = "resolve_effect",
+    tag = "effects", params(("id" = schema::JobId, Path), ("key" = schema::Key, Path), Tenant),
+    request_body = ResolveBody,
+    responses(
+        (status = 200, description = "Where the job stands now.", body = EffectMoved),
+        Keyed, Missing, Conflicting,
+    )
+)]
 pub async fn resolve(
-    Path((id, key)): Path<(String, String)>,
+    At((id, key)): At<(String, String)>,
     call: Call,
 ) -> Result<Response, ApiError> {
     call.need(Right::Operate)?;
     let tenant = call.tenant().await?;
     let row = find_job(&call.context, tenant.id, &id).await?;
+    need_doubt(&call, &row, &key).await?;
     let body: ResolveBody = call.body()?;
-    let note = check_note(body.note)?;
-    let result = sealed_result(&call, tenant.id, row.scope, &key, body.result).await?;
+    check_note(&body.note)?;
+    check_document("result", body.result.as_deref())?;
+    let target = format!("{id} {key}");
     let request = Resolve {
         tenant: tenant.id,
         work: row.id,
         key: key.clone(),
         committed: body.outcome == Resolution::Committed,
-        result,
-        audit: call.audit(
-            Some(tenant.id),
-            "effect.resolve",
-            format!("{id} {key}"),
-            Some(note),
-        ),
+        result: sealed_result(&call, tenant.id, row.scope, &key, body.result).await?,
+        audit: call.audit(Some(tenant.id), "effect.resolve", target, Some(body.note)),
     };
     call.context.store.resolve(request).await?;
     call.context.queue.hint_all_nodes(&[row.lane]).await?;
     let now = find_job(&call.context, tenant.id, &id).await?;
-    Ok(once::json(
-        StatusCode::OK,
-        &json!({"id": id, "key": key, "status": now.state}),
-    ))
+    let status = now.state.as_str();
+    Ok(once::json(StatusCode::OK, &EffectMoved { id, key, status }))
+}
+
+/// An effect that is not there, or not in doubt, is told before anything about the body. The store decides
+/// again.
+async fn need_doubt(call: &Call, row: &WorkRow, key: &str) -> Result<(), ApiError> {
+    let effects = call.context.store.effects(row.tenant, row.scope).await?;
+    let effect = effects.into_iter().find(|effect| effect.key == key);
+    match effect.ok_or_else(ApiError::not_found)? {
+        effect if effect.state == EffectState::Begun && !effect.alive => Ok(()),
+        _ => Err(ApiError::invalid_state("the effect is not in doubt")),
+    }
 }

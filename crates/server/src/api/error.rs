@@ -27,12 +27,7 @@ pub struct ApiError {
 impl ApiError {
     /// A refusal with a code and a sentence.
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> ApiError {
-        ApiError {
-            status,
-            code,
-            detail: detail.into(),
-            fields: Vec::new(),
-        }
+        ApiError { status, code, detail: detail.into(), fields: Vec::new() }
     }
 
     /// No key, or not a live one.
@@ -46,11 +41,7 @@ impl ApiError {
 
     /// The key's role does not allow it.
     pub fn forbidden() -> ApiError {
-        ApiError::new(
-            StatusCode::FORBIDDEN,
-            "forbidden",
-            "this key's role does not allow that",
-        )
+        ApiError::new(StatusCode::FORBIDDEN, "forbidden", "this key's role does not allow that")
     }
 
     /// There is no such thing, or it is another tenant's.
@@ -124,11 +115,9 @@ impl From<StoreError> for ApiError {
                 "lease_lost",
                 "the lease is not live any more: stop working on this job",
             ),
-            StoreError::CancelRequested => ApiError::new(
-                StatusCode::CONFLICT,
-                "cancel_requested",
-                "the job is asked to stop",
-            ),
+            StoreError::CancelRequested => {
+                ApiError::new(StatusCode::CONFLICT, "cancel_requested", "the job is asked to stop")
+            }
             StoreError::InvalidState(_) => ApiError::invalid_state(text),
             StoreError::NotFound => ApiError::not_found(),
             StoreError::Exists(_) => ApiError::new(StatusCode::CONFLICT, "already_exists", text),
@@ -141,10 +130,7 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut problem = Map::new();
         problem.insert("type".into(), "about:blank".into());
-        problem.insert(
-            "title".into(),
-            self.status.canonical_reason().unwrap_or("Error").into(),
-        );
+        problem.insert("title".into(), self.status.canonical_reason().unwrap_or("Error").into());
         problem.insert("status".into(), self.status.as_u16().into());
         problem.insert("detail".into(), self.detail.into());
         problem.insert("code".into(), self.code.into());
@@ -158,10 +144,7 @@ impl IntoResponse for ApiError {
         let mut response = Response::new(Body::from(Value::Object(problem).to_string()));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static(PROBLEM),
-        );
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM));
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

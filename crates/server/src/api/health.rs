@@ -6,47 +6,70 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
-use serde_json::json;
+use serde::Serialize;
+use utoipa::ToSchema;
 use wakepost_domain::access::Right;
 
 use super::call::Call;
+use super::describe::Keyed;
 use super::error::ApiError;
 use super::once;
 use crate::context::Context;
 
-/// The process answers.
-pub async fn alive() -> Response {
-    once::json(StatusCode::OK, &json!({"status": "ok"}))
+/// How the process does.
+#[derive(Serialize, ToSchema)]
+struct Health {
+    /// `ok`, `ready`, or what is wrong: `stopping`, `store_unavailable`, `store_slow`.
+    status: &'static str,
 }
 
-/// The store answers and can be written. Migrations ran before the listener opened.
+fn health(code: StatusCode, status: &'static str) -> Response {
+    once::json(code, &Health { status })
+}
+
+/// Whether the process lives.
+#[utoipa::path(
+    get, path = "/healthz", operation_id = "alive", tag = "operations", security(()),
+    responses((status = 200, description = "It does.", body = Health))
+)]
+pub async fn alive() -> Response {
+    health(StatusCode::OK, "ok")
+}
+
+/// Whether the store answers and can be written.
+// Migrations ran before the listener opened.
+#[utoipa::path(
+    get, path = "/readyz", operation_id = "ready", tag = "operations", security(()),
+    responses(
+        (status = 200, description = "It can work.", body = Health),
+        (status = 503, description = "Not now.", body = Health),
+    )
+)]
 pub async fn ready(State(context): State<Arc<Context>>) -> Response {
     let ping = tokio::time::timeout(Duration::from_secs(2), context.store.ping()).await;
     match ping {
-        Ok(Ok(())) if !context.stop.is_cancelled() => {
-            once::json(StatusCode::OK, &json!({"status": "ready"}))
-        }
-        Ok(Ok(())) => once::json(
-            StatusCode::SERVICE_UNAVAILABLE,
-            &json!({"status": "stopping"}),
-        ),
+        Ok(Ok(())) if !context.stop.is_cancelled() => health(StatusCode::OK, "ready"),
+        Ok(Ok(())) => health(StatusCode::SERVICE_UNAVAILABLE, "stopping"),
         Ok(Err(error)) => {
             tracing::warn!(%error, "not ready");
-            once::json(
-                StatusCode::SERVICE_UNAVAILABLE,
-                &json!({"status": "store_unavailable"}),
-            )
+            health(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable")
         }
-        Err(_) => once::json(
-            StatusCode::SERVICE_UNAVAILABLE,
-            &json!({"status": "store_slow"}),
-        ),
+        Err(_) => health(StatusCode::SERVICE_UNAVAILABLE, "store_slow"),
     }
 }
 
 /// Counters, for Prometheus.
+#[utoipa::path(
+    get, path = "/metrics", operation_id = "metrics", tag = "operations",
+    responses(
+        (status = 200, description = "OpenMetrics text.", body = String,
+         content_type = "application/openmetrics-text"),
+        Keyed,
+    )
+)]
 pub async fn metrics(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Read)?;
+    call.no_query()?;
     let text = call.context.metrics.text();
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, kind)], text).into_response())

@@ -1,61 +1,169 @@
 //! The inbox: what was received, and what became of it.
 
-use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 use wakepost_domain::access::Right;
 use wakepost_domain::advice::{EffectCounts, next_action};
 use wakepost_domain::event::{Event, Route, status};
 use wakepost_domain::lane::LaneKey;
+use wakepost_domain::receipt::Verdict;
 use wakepost_domain::tenant::Tenant;
-use wakepost_domain::work::{State, WorkKind};
-use wakepost_domain::{EventId, SourceId, Timestamp};
+use wakepost_domain::work::{Priority, State, WorkKind};
+use wakepost_domain::{EventId, ReceiptId, SourceId, Timestamp};
 use wakepost_store::moves::{EventFilter, EventRow, Page, ReceiptRow, ReplayFrom, WorkRow};
 use wakepost_store::vault::Slot;
 
-use super::call::Call;
+use super::call::{At, Call};
+use super::describe::{self, Conflicting, Idempotent, Keyed, Missing};
 use super::error::ApiError;
 use super::once;
-use super::page::{PageQuery, listed, number};
-use super::work::{self, counts};
+use super::page::{Listed, PageQuery, listed};
+use super::shapes::{Envelope, EventWork};
+use super::work::{self, ReplayBody, Replayed, counts};
 use crate::context::Context;
+use crate::schema;
 use crate::view::{Content, envelope};
 
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct Filter {
+    /// Of this source.
+    #[param(value_type = Option<schema::SourceId>)]
     source: Option<SourceId>,
+    /// Of this provider.
     provider: Option<String>,
+    /// Of this type, or with this prefix if it ends with `*`.
     #[serde(rename = "type")]
     event_type: Option<String>,
+    /// With this status.
+    #[param(value_type = Option<schema::EventStatus>)]
     status: Option<String>,
+    /// About this: `provider:kind:id`.
     subject: Option<String>,
+    /// With this dedup key.
     dedup_key: Option<String>,
+    /// Not received before.
+    #[param(value_type = Option<schema::Timestamp>)]
     since: Option<Timestamp>,
+    /// Received before.
+    #[param(value_type = Option<schema::Timestamp>)]
     until: Option<Timestamp>,
+    /// Whose id, type, subject or dedup key begins with this.
     q: Option<String>,
-    #[serde(deserialize_with = "number")]
-    limit: Option<u32>,
-    cursor: Option<String>,
 }
 
-/// Events, newest first.
+/// An event.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Event)]
+struct EventView {
+    /// Its id.
+    #[schema(value_type = schema::EventId)]
+    id: EventId,
+    /// Whose it is.
+    #[schema(value_type = schema::Slug)]
+    tenant: String,
+    /// Where it came from.
+    #[schema(value_type = schema::SourceId)]
+    source: SourceId,
+    /// That source's name, while it is there.
+    source_name: Option<String>,
+    /// Who sent it.
+    provider: Option<&'static str>,
+    /// What happened.
+    #[serde(rename = "type")]
+    event_type: String,
+    /// Where it stands.
+    #[schema(value_type = schema::EventStatus)]
+    status: &'static str,
+    /// Whether its signature was checked.
+    verified: bool,
+    /// What it is about: `provider:kind:id`.
+    subject: Option<String>,
+    /// What makes a repeat a duplicate.
+    dedup_key: String,
+    /// When it happened, by the provider's word.
+    #[schema(value_type = Option<schema::Timestamp>)]
+    occurred_at: Option<Timestamp>,
+    /// When it arrived.
+    #[schema(value_type = schema::Timestamp)]
+    received_at: Timestamp,
+    /// How many repeats of it arrived.
+    duplicates: i32,
+}
+
+/// An event and its whole story.
+#[derive(Serialize, ToSchema)]
+struct EventStory {
+    #[serde(flatten)]
+    event: EventView,
+    /// The event in words that all providers share.
+    #[schema(value_type = Envelope)]
+    envelope: Value,
+    /// All work about it.
+    #[schema(value_type = Vec<EventWork>)]
+    work: Vec<Value>,
+    /// The requests that it came with, the first one first.
+    receipts: Vec<ReceiptView>,
+    /// What its latest work did outside.
+    effects: EffectCountsView,
+    /// What to do next.
+    next_action: String,
+}
+
+/// How many side effects there were.
+#[derive(Serialize, ToSchema)]
+#[schema(as = EffectCounts)]
+struct EffectCountsView {
+    /// That happened.
+    committed: u32,
+    /// That nobody can vouch for.
+    in_doubt: u32,
+}
+
+/// A request that was received.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Receipt)]
+pub struct ReceiptView {
+    /// Its id; the request that made the event has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::ReceiptId>)]
+    id: Option<ReceiptId>,
+    /// The event it became or repeated.
+    #[schema(value_type = Option<schema::EventId>)]
+    event_id: Option<EventId>,
+    /// When it arrived.
+    #[schema(value_type = schema::Timestamp)]
+    received_at: Timestamp,
+    /// What became of it.
+    #[schema(value_type = schema::Verdict)]
+    verdict: Verdict,
+    /// Who sent it.
+    address: Option<String>,
+    /// How long it took, in microseconds.
+    latency_us: i32,
+    /// What an operator should know.
+    detail: Option<String>,
+}
+
+/// Lists events.
+#[utoipa::path(
+    get, path = "/inbox", operation_id = "list_inbox", tag = "inbox",
+    params(Filter, PageQuery, describe::Tenant),
+    responses((status = 200, description = "A page.", body = Listed<EventView>), Keyed, Missing)
+)]
 pub async fn list(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Read)?;
     let tenant = call.tenant().await?;
-    let filter: Filter = call.query()?;
-    let page = PageQuery {
-        limit: filter.limit,
-        cursor: filter.cursor.clone(),
-    }
-    .page()?;
+    let (filter, page) = call.list::<Filter>()?;
     let wanted = event_filter(&call.context, &tenant, filter).await?;
     let rows = call.context.store.events(tenant.id, wanted, page).await?;
     let last = rows.last().map(|row| row.event.id.0);
     let mut shown = Vec::with_capacity(rows.len());
-    for row in &rows {
+    for row in rows {
         shown.push(shown_row(&call.context, &tenant, row).await?);
     }
     Ok(once::json(StatusCode::OK, &listed(shown, last, page.limit)))
@@ -76,19 +184,13 @@ async fn event_filter(
         (None, None) => None,
         (None, Some(source)) => Some(vec![source]),
         (Some(provider), source) => {
-            let page = Page {
-                before: None,
-                limit: 10_000,
-            };
+            let page = Page { before: None, limit: 10_000 };
             let all = context.store.sources(tenant.id, page).await?;
             let fits = all
                 .into_iter()
                 .filter(|record| record.provider == *provider)
                 .map(|record| record.id);
-            Some(
-                fits.filter(|id| source.is_none_or(|wanted| wanted == *id))
-                    .collect(),
-            )
+            Some(fits.filter(|id| source.is_none_or(|wanted| wanted == *id)).collect())
         }
     };
     Ok(EventFilter {
@@ -103,33 +205,33 @@ async fn event_filter(
     })
 }
 
-async fn shown_row(context: &Context, tenant: &Tenant, row: &EventRow) -> Result<Value, ApiError> {
-    let event = &row.event;
+async fn shown_row(
+    context: &Context,
+    tenant: &Tenant,
+    row: EventRow,
+) -> Result<EventView, ApiError> {
+    let EventRow { event, work } = row;
     let source = context.directory.source(event.source).await?;
-    Ok(json!({
-        "id": event.id,
-        "tenant": tenant.slug,
-        "source": event.source,
-        "source_name": source.as_ref().map(|live| live.source.config.name.clone()),
-        "provider": source.as_ref().map(|live| live.provider.name()),
-        "type": event.event_type,
-        "status": status(event.route, row.work.iter().copied()),
-        "verified": event.verified,
-        "subject": event.subject,
-        "dedup_key": event.dedup_key,
-        "occurred_at": event.occurred_at,
-        "received_at": event.received_at,
-        "duplicates": event.duplicates,
-    }))
+    Ok(EventView {
+        id: event.id,
+        tenant: tenant.slug.clone(),
+        source: event.source,
+        source_name: source.as_ref().map(|live| live.source.config.name.clone()),
+        provider: source.as_ref().map(|live| live.provider.name()),
+        event_type: event.event_type,
+        status: status(event.route, work),
+        verified: event.verified,
+        subject: event.subject,
+        dedup_key: event.dedup_key,
+        occurred_at: event.occurred_at,
+        received_at: event.received_at,
+        duplicates: event.duplicates,
+    })
 }
 
 async fn find(call: &Call, tenant: &Tenant, id: &str) -> Result<Event, ApiError> {
     let id: EventId = id.parse().map_err(|_| ApiError::not_found())?;
-    call.context
-        .store
-        .event(tenant.id, id)
-        .await?
-        .ok_or_else(ApiError::not_found)
+    call.context.store.event(tenant.id, id).await?.ok_or_else(ApiError::not_found)
 }
 
 async fn content(call: &Call, event: &Event) -> Result<Option<Content>, ApiError> {
@@ -137,36 +239,40 @@ async fn content(call: &Call, event: &Event) -> Result<Option<Content>, ApiError
         return Ok(None);
     };
     let key = call.context.vault.key(event.tenant).await?;
-    Ok(Some(Content::decode(
-        &key.open(Slot::Content(event.id), &record)?,
-    )?))
+    Ok(Some(Content::decode(&key.open(Slot::Content(event.id), &record)?)?))
 }
 
-/// One event and its whole story.
-pub async fn show(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+/// Shows one event and its whole story.
+#[utoipa::path(
+    get, path = "/inbox/{event_id}", operation_id = "get_event", tag = "inbox",
+    params(("event_id" = schema::EventId, Path), describe::Tenant),
+    responses((status = 200, description = "The event.", body = EventStory), Keyed, Missing)
+)]
+pub async fn show(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Read)?;
     let tenant = call.tenant().await?;
     let event = find(&call, &tenant, &id).await?;
+    call.no_query()?;
     let context = &call.context;
     let content = content(&call, &event).await?;
     let source = context.directory.source(event.source).await?;
     let work = context.store.work_of_event(tenant.id, event.id).await?;
     let repeats = context.store.receipts(tenant.id, event.id).await?;
-    let (effects, action) = advice(context, &tenant, &event, &work).await?;
-    let live = work.iter().filter(|row| row.replayed_as.is_none());
+    let (effects, next_action) = advice(context, &tenant, &event, &work).await?;
+    let envelope = envelope(&event, &tenant.slug, source.as_deref(), content.as_ref());
     let mut receipts = vec![accepted_receipt(&event)];
-    receipts.extend(repeats.iter().map(shown_receipt));
-    let row = EventRow {
-        event: event.clone(),
-        work: live.map(|row| row.state).collect(),
+    receipts.extend(repeats.into_iter().map(shown_receipt));
+    let live = work.iter().filter(|row| row.replayed_as.is_none());
+    let row = EventRow { event, work: live.map(|row| row.state).collect() };
+    let story = EventStory {
+        event: shown_row(context, &tenant, row).await?,
+        envelope,
+        work: shown_work(context, &tenant, work).await?,
+        receipts,
+        effects: EffectCountsView { committed: effects.committed, in_doubt: effects.in_doubt },
+        next_action,
     };
-    let mut body = shown_row(context, &tenant, &row).await?;
-    body["envelope"] = envelope(&event, &tenant.slug, source.as_deref(), content.as_ref());
-    body["work"] = shown_work(context, &tenant, work).await?;
-    body["receipts"] = receipts.into();
-    body["effects"] = json!({"committed": effects.committed, "in_doubt": effects.in_doubt});
-    body["next_action"] = action.into();
-    Ok(once::json(StatusCode::OK, &body))
+    Ok(once::json(StatusCode::OK, &story))
 }
 
 /// The advice on an event is that on its latest item.
@@ -193,7 +299,7 @@ async fn shown_work(
     context: &Context,
     tenant: &Tenant,
     work: Vec<WorkRow>,
-) -> Result<Value, ApiError> {
+) -> Result<Vec<Value>, ApiError> {
     let kinds: Vec<WorkKind> = work.iter().map(|row| row.kind).collect();
     let views = work::views(context, tenant, work).await?;
     let rows = views.into_iter().zip(kinds).map(|(view, kind)| {
@@ -205,100 +311,125 @@ async fn shown_work(
     Ok(rows.collect())
 }
 
-fn accepted_receipt(event: &Event) -> Value {
-    let verdict = match event.route {
-        Route::Job => "accepted",
-        Route::Ignored => "ignored",
-        Route::Unmapped => "unmapped",
-    };
-    json!({
-        "received_at": event.received_at,
-        "verdict": verdict,
-        "address": event.remote_addr,
-        "latency_us": event.latency_us,
-    })
+/// The request that made the event is kept with it.
+fn accepted_receipt(event: &Event) -> ReceiptView {
+    ReceiptView {
+        id: None,
+        event_id: Some(event.id),
+        received_at: event.received_at,
+        verdict: match event.route {
+            Route::Job => Verdict::Accepted,
+            Route::Ignored => Verdict::Ignored,
+            Route::Unmapped => Verdict::Unmapped,
+        },
+        address: event.remote_addr.clone(),
+        latency_us: event.latency_us,
+        detail: None,
+    }
 }
 
 /// A receipt as clients see it.
-pub fn shown_receipt(row: &ReceiptRow) -> Value {
-    json!({
-        "id": row.id,
-        "event_id": row.event,
-        "received_at": row.id.0.time(),
-        "verdict": row.verdict,
-        "address": row.remote_addr,
-        "latency_us": row.latency_us,
-        "detail": row.detail,
-    })
+pub fn shown_receipt(row: ReceiptRow) -> ReceiptView {
+    ReceiptView {
+        id: Some(row.id),
+        event_id: row.event,
+        received_at: row.id.0.time(),
+        verdict: row.verdict,
+        address: row.remote_addr,
+        latency_us: row.latency_us,
+        detail: row.detail,
+    }
 }
 
 fn pruned() -> ApiError {
-    ApiError::new(
-        StatusCode::NOT_FOUND,
-        "body_pruned",
-        "the event's body is no longer kept",
-    )
+    ApiError::new(StatusCode::NOT_FOUND, "body_pruned", "the event's body is no longer kept")
 }
 
-/// The body, byte for byte. Always as a download: it is whatever the sender sent.
-pub async fn raw(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+/// Gives the body, byte for byte.
+///
+/// Always as a download: it is whatever the sender sent. 404 with the code `body_pruned` once it is no longer
+/// kept.
+#[utoipa::path(
+    get, path = "/inbox/{event_id}/raw", operation_id = "get_event_body", tag = "inbox",
+    params(("event_id" = schema::EventId, Path), describe::Tenant),
+    responses(
+        (status = 200, description = "The bytes.", body = Vec<u8>,
+         content_type = "application/octet-stream"),
+        Keyed, Missing,
+    )
+)]
+pub async fn raw(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Read)?;
     let tenant = call.tenant().await?;
     let event = find(&call, &tenant, &id).await?;
     let content = content(&call, &event).await?.ok_or_else(pruned)?;
+    call.no_query()?;
     let mut response = content.body.into_response();
     let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/octet-stream"),
-    );
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
-    headers.insert(
-        header::CONTENT_DISPOSITION,
-        HeaderValue::from_static("attachment"),
-    );
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     Ok(response)
 }
 
-/// The headers it came with.
-pub async fn headers(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+/// The headers of a request.
+#[derive(Serialize, ToSchema)]
+struct Headers {
+    /// Each line: a name may stand more than once.
+    headers: Vec<HeaderLine>,
+}
+
+/// A header.
+#[derive(Serialize, ToSchema)]
+struct HeaderLine {
+    /// Its name, in lower case.
+    name: String,
+    /// Its value.
+    value: String,
+}
+
+/// Gives the headers it came with, less the sender's credentials.
+#[utoipa::path(
+    get, path = "/inbox/{event_id}/headers", operation_id = "get_event_headers", tag = "inbox",
+    params(("event_id" = schema::EventId, Path), describe::Tenant),
+    responses((status = 200, description = "The headers.", body = Headers), Keyed, Missing)
+)]
+pub async fn headers(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Read)?;
     let tenant = call.tenant().await?;
     let event = find(&call, &tenant, &id).await?;
     let content = content(&call, &event).await?.ok_or_else(pruned)?;
-    let rows = content.headers.iter().map(|(name, value)| {
-        json!({"name": name.as_str(), "value": String::from_utf8_lossy(value.as_bytes())})
+    call.no_query()?;
+    let lines = content.headers.iter().map(|(name, value)| HeaderLine {
+        name: name.to_string(),
+        value: String::from_utf8_lossy(value.as_bytes()).into_owned(),
     });
-    Ok(once::json(
-        StatusCode::OK,
-        &json!({"headers": rows.collect::<Vec<_>>()}),
-    ))
+    Ok(once::json(StatusCode::OK, &Headers { headers: lines.collect() }))
 }
 
 /// Runs an event's job once more; an event that never had one gets its first.
-pub async fn replay(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(
+    post, path = "/inbox/{event_id}/replay", operation_id = "replay_event", tag = "inbox",
+    params(("event_id" = schema::EventId, Path), describe::Tenant, Idempotent),
+    request_body = ReplayBody,
+    responses(
+        (status = 202, description = "The new job waits.", body = Replayed),
+        Keyed, Missing, Conflicting,
+    )
+)]
+pub async fn replay(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Operate)?;
     let tenant = call.tenant().await?;
     let event = find(&call, &tenant, &id).await?;
-    let work = call
-        .context
-        .store
-        .work_of_event(tenant.id, event.id)
-        .await?;
+    let work = call.context.store.work_of_event(tenant.id, event.id).await?;
     let from = match work.iter().rfind(|row| row.kind == WorkKind::Job) {
         Some(latest) => ReplayFrom::Work(latest.id),
         None => {
             let source = call.context.directory.source(event.source).await?;
-            let priority = source.map_or(wakepost_domain::work::Priority::Webhook, |live| {
-                live.priority()
-            });
             let key = LaneKey {
                 tenant: tenant.id,
                 kind: WorkKind::Job,
-                priority,
+                priority: source.map_or(Priority::Webhook, |live| live.priority()),
                 origin: Some(event.source.0),
                 name: event.event_type.clone(),
                 executor: None,

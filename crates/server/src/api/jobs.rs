@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 use wakepost_domain::access::{Reach, Right, Role};
 use wakepost_domain::executor::Executor;
 use wakepost_domain::lane::{LaneKey, OwnExecutor};
 use wakepost_domain::tenant::Tenant;
+use wakepost_domain::transition::Move;
 use wakepost_domain::work::{Priority, State, WorkKind};
 use wakepost_domain::{SourceId, Timestamp, WorkId, limits};
 use wakepost_store::moves::{
@@ -19,60 +20,100 @@ use wakepost_store::moves::{
 };
 use wakepost_store::vault::Slot;
 
-use super::call::Call;
+use super::call::{At, Call};
+use super::describe::{self, Conflicting, Idempotent, Keyed, Missing};
 use super::error::ApiError;
 use super::once;
-use super::page::{PageQuery, listed, number};
+use super::page::{Listed, PageQuery, listed};
+use super::shapes::{MadeJobs, Work, WorkWhole};
 use super::sources::check_executor;
-use super::work::{self, check_attempts, check_key, check_name, check_note, find_job};
+use super::work::{
+    self, Moved, ReplayBody, Replayed, check_attempts, check_document, check_key, check_name,
+    check_note, find_job, or_conflict,
+};
+use crate::schema;
 
 /// How long a job's dedup key blocks a second one.
 const DEDUP_WINDOW: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The kind of a job that names none.
 const DEFAULT_KIND: &str = "job";
 
-#[derive(Deserialize)]
+/// A job to make.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewJob {
+    /// A free name; `job` if left out.
+    #[schema(value_type = Option<schema::Name>)]
     kind: Option<String>,
-    input: Option<Box<RawValue>>,
+    /// What the agent gets: any JSON, at most 1 MiB.
+    #[schema(value_type = Value)]
+    input: Box<RawValue>,
+    /// Which queue it waits in; `webhook` if left out.
+    #[schema(value_type = Option<schema::Priority>)]
     priority: Option<Priority>,
+    /// Not before this moment.
+    #[schema(value_type = Option<schema::Timestamp>)]
     run_at: Option<Timestamp>,
+    /// Not before this many seconds from now; instead of `run_at`.
     delay_s: Option<u64>,
+    /// A repeat within 30 days gets the first job.
+    #[schema(value_type = Option<schema::Key>)]
     dedup_key: Option<String>,
+    /// What it is about: `provider:kind:id`.
+    #[schema(value_type = Option<schema::Key>)]
     subject: Option<String>,
+    /// Who asks for it.
+    #[schema(value_type = Option<schema::Key>)]
     owner: Option<String>,
+    /// How it runs; by default as the tenant says.
+    #[schema(value_type = Option<schema::Executor>)]
     executor: Option<Executor>,
+    /// How often it may be tried.
+    #[schema(value_type = Option<schema::Attempts>)]
     max_attempts: Option<u32>,
 }
 
+/// One job, or up to 1,000.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "the handler tells them apart by their first byte")]
+enum NewJobs {
+    One(NewJob),
+    Many(Vec<NewJob>),
+}
+
 /// Makes one job, or many: all or none.
+#[utoipa::path(
+    post, path = "/jobs", operation_id = "create_jobs", tag = "jobs",
+    params(describe::Tenant, Idempotent), request_body = NewJobs,
+    responses(
+        (status = 201, description = "At least one was made.", body = MadeJobs),
+        (status = 200, description = "All of them had been made before.", body = MadeJobs),
+        Keyed, Missing, Conflicting,
+    )
+)]
 pub async fn create(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Create)?;
     let tenant = call.tenant().await?;
     let many = call.bytes().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    let jobs: Vec<NewJob> = if many {
-        call.body()?
-    } else {
-        vec![call.body()?]
-    };
+    let jobs: Vec<NewJob> = if many { call.body()? } else { vec![call.body()?] };
     if jobs.is_empty() || jobs.len() > limits::JOBS_PER_CALL_MAX {
         let message = format!("must have 1 to {} jobs", limits::JOBS_PER_CALL_MAX);
         return Err(ApiError::field("body", message));
     }
+    let has_key = |job: &NewJob| job.dedup_key.is_some();
+    if let Some(index) = jobs.iter().position(has_key).filter(|_| many && call.is_idempotent()) {
+        // A repeat would need the answer with the first jobs' ids, known only after the commit.
+        let message = "stands beside Idempotency-Key: in an array, choose one";
+        return Err(ApiError::field(format!("{index}.dedup_key"), message));
+    }
     let mut items = Vec::with_capacity(jobs.len());
     for (index, job) in jobs.into_iter().enumerate() {
-        let place = if many {
-            format!("{index}.")
-        } else {
-            String::new()
-        };
+        let place = if many { format!("{index}.") } else { String::new() };
         items.push(prepare(&call, &tenant, job, &place).await?);
     }
     let views = new_views(&call, &tenant, &items).await?;
-    let once = call
-        .once(tenant.id, StatusCode::CREATED, &answer(views.clone(), many))
-        .await?;
+    let once = call.once(tenant.id, StatusCode::CREATED, &answer(views.clone(), many)).await?;
     let made = call.context.store.create_work(items.clone(), once).await?;
     let mut rows = views;
     let mut any_new = false;
@@ -86,13 +127,8 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
             }
         }
     }
-    let status = if any_new {
-        StatusCode::CREATED
-    } else {
-        StatusCode::OK
-    };
-    call.answer_once(tenant.id, made, |_| once::json(status, &answer(rows, many)))
-        .await
+    let status = if any_new { StatusCode::CREATED } else { StatusCode::OK };
+    call.answer_once(tenant.id, made, |_| once::json(status, &answer(rows, many))).await
 }
 
 fn answer(mut rows: Vec<Value>, many: bool) -> Value {
@@ -108,10 +144,7 @@ async fn new_views(
     tenant: &Tenant,
     items: &[NewWork],
 ) -> Result<Vec<Value>, ApiError> {
-    let rows = items
-        .iter()
-        .map(|item| WorkRow::new(item, call.context.now()))
-        .collect();
+    let rows = items.iter().map(|item| WorkRow::new(item, call.context.now())).collect();
     let views = work::views(&call.context, tenant, rows).await?;
     Ok(views
         .into_iter()
@@ -134,10 +167,8 @@ async fn first_view(call: &Call, tenant: &Tenant, id: WorkId) -> Result<Value, A
 
 async fn hint(call: &Call, items: &[NewWork], ids: &[WorkId]) -> Result<(), ApiError> {
     let mut counts = std::collections::HashMap::new();
-    for (item, id) in items
-        .iter()
-        .zip(ids)
-        .filter(|(item, id)| item.id == **id && item.run_at.is_none())
+    for (item, id) in
+        items.iter().zip(ids).filter(|(item, id)| item.id == **id && item.run_at.is_none())
     {
         debug_assert_eq!(item.id, *id);
         *counts.entry(item.lane).or_insert(0usize) += 1;
@@ -159,27 +190,22 @@ async fn prepare(
     let at = |field: &str| format!("{place}{field}");
     let name = job.kind.unwrap_or_else(|| DEFAULT_KIND.to_owned());
     check_name(&at("kind"), &name)?;
-    for (field, value) in [
-        ("dedup_key", &job.dedup_key),
-        ("subject", &job.subject),
-        ("owner", &job.owner),
-    ] {
+    for (field, value) in
+        [("dedup_key", &job.dedup_key), ("subject", &job.subject), ("owner", &job.owner)]
+    {
         if let Some(value) = value {
             check_key(&at(field), value)?;
         }
     }
-    check_attempts(job.max_attempts)?;
+    check_attempts(&at("max_attempts"), job.max_attempts)?;
     let all_tenants = call.caller.reach == Reach::All;
     if let Some(executor) = &job.executor {
-        check_executor(executor, &context.config, all_tenants)?;
+        check_executor(&at("executor"), executor, &context.config, all_tenants)?;
     }
     let now = context.now();
     let run_at = match (job.run_at, job.delay_s) {
         (Some(_), Some(_)) => {
-            return Err(ApiError::field(
-                at("delay_s"),
-                "stands beside run_at: choose one",
-            ));
+            return Err(ApiError::field(at("delay_s"), "stands beside run_at: choose one"));
         }
         (Some(at), None) => Some(at),
         (None, Some(delay)) => {
@@ -189,16 +215,8 @@ async fn prepare(
     };
     let id = WorkId(context.new_id());
     let key = context.vault.key(tenant.id).await?;
-    let input = job.input.map(|input| input.get().to_owned());
-    if input
-        .as_ref()
-        .is_some_and(|input| input.len() > limits::DOCUMENT_BYTES_MAX)
-    {
-        return Err(ApiError::field(
-            at("input"),
-            format!("must have at most {} bytes", limits::DOCUMENT_BYTES_MAX),
-        ));
-    }
+    let input = job.input.get();
+    check_document(&at("input"), Some(&job.input))?;
     let lane = context
         .directory
         .lane(LaneKey {
@@ -207,7 +225,10 @@ async fn prepare(
             priority: job.priority.unwrap_or(Priority::Webhook),
             origin: None,
             name: name.clone(),
-            executor: job.executor.clone().map(|executor| OwnExecutor { executor, trusted: all_tenants }.key()),
+            executor: job
+                .executor
+                .clone()
+                .map(|executor| OwnExecutor { executor, trusted: all_tenants }.key()),
         })
         .await?;
     Ok(NewWork {
@@ -216,10 +237,7 @@ async fn prepare(
         kind: WorkKind::Job,
         lane: lane.id,
         run_at: run_at.filter(|at| *at > now),
-        max_attempts: context
-            .directory
-            .max_attempts(&lane, job.max_attempts)
-            .await?,
+        max_attempts: context.directory.max_attempts(&lane, job.max_attempts).await?,
         event: None,
         scope: None,
         subject: job.subject,
@@ -228,38 +246,39 @@ async fn prepare(
             owner: job.owner,
             ..WorkMeta::default()
         },
-        input: input.map(|input| key.seal(Slot::Input(id), input.as_bytes())),
-        dedup: job.dedup_key.map(|text| {
-            (
-                DedupKey::of_job(tenant.id, text.as_bytes()),
-                now.after(DEDUP_WINDOW),
-            )
-        }),
+        input: Some(key.seal(Slot::Input(id), input.as_bytes())),
+        dedup: job
+            .dedup_key
+            .map(|text| (DedupKey::of_job(tenant.id, text.as_bytes()), now.after(DEDUP_WINDOW))),
     })
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct Filter {
+    /// In this state.
+    #[param(value_type = Option<schema::State>)]
     status: Option<State>,
+    /// Of this source.
+    #[param(value_type = Option<schema::SourceId>)]
     source: Option<SourceId>,
+    /// Of this kind.
     kind: Option<String>,
+    /// About this: `provider:kind:id`.
     subject: Option<String>,
-    #[serde(deserialize_with = "number")]
-    limit: Option<u32>,
-    cursor: Option<String>,
 }
 
-/// Jobs, newest first.
+/// Lists jobs.
+#[utoipa::path(
+    get, path = "/jobs", operation_id = "list_jobs", tag = "jobs",
+    params(Filter, PageQuery, describe::Tenant),
+    responses((status = 200, description = "A page.", body = Listed<Work>), Keyed, Missing)
+)]
 pub async fn list(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Read)?;
     let tenant = call.tenant().await?;
-    let filter: Filter = call.query()?;
-    let page = PageQuery {
-        limit: filter.limit,
-        cursor: filter.cursor.clone(),
-    }
-    .page()?;
+    let (filter, page) = call.list::<Filter>()?;
     let wanted = WorkFilter {
         kind: Some(WorkKind::Job),
         state: filter.status,
@@ -268,82 +287,128 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
         subject: filter.subject,
         ..WorkFilter::default()
     };
-    let rows = call
-        .context
-        .store
-        .work_list(tenant.id, wanted, page)
-        .await?;
+    let rows = call.context.store.work_list(tenant.id, wanted, page).await?;
     let last = rows.last().map(|row| row.id.0);
     let views = work::views(&call.context, &tenant, rows).await?;
-    let shown = views
-        .into_iter()
-        .map(|view| serde_json::to_value(view).expect("a view is plain data"));
-    Ok(once::json(
-        StatusCode::OK,
-        &listed(shown.collect(), last, page.limit),
-    ))
+    Ok(once::json(StatusCode::OK, &listed(views, last, page.limit)))
 }
 
-/// One job. A worker may read a job while it is leased.
-pub async fn show(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+/// Shows one job. A worker may read a job while it is leased.
+#[utoipa::path(
+    get, path = "/jobs/{id}", operation_id = "get_job", tag = "jobs",
+    params(("id" = schema::JobId, Path), describe::Tenant),
+    responses((status = 200, description = "The job.", body = WorkWhole), Keyed, Missing)
+)]
+pub async fn show(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     let is_worker = call.caller.role == Role::Worker;
     call.need(if is_worker { Right::Work } else { Right::Read })?;
     let tenant = call.tenant().await?;
     let row = find_job(&call.context, tenant.id, &id).await?;
-    let own = call
-        .caller
-        .ticket
-        .is_none_or(|ticket| ticket.work == row.id && ticket.fence == row.fence);
+    let own =
+        call.caller.ticket.is_none_or(|ticket| ticket.work == row.id && ticket.fence == row.fence);
     if is_worker && (row.state != State::Running || !own) {
         return Err(ApiError::not_found());
     }
-    Ok(once::json(
-        StatusCode::OK,
-        &work::detail(&call.context, &tenant, row).await?,
-    ))
+    call.no_query()?;
+    Ok(once::json(StatusCode::OK, &work::detail(&call.context, &tenant, row).await?))
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
-struct Note {
+/// Why a job is given up.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct CancelBody {
+    /// Who, and why.
+    #[schema(value_type = Option<schema::Note>)]
     note: Option<String>,
 }
 
+fn cancel_note(call: &Call) -> Result<Option<String>, ApiError> {
+    let CancelBody { note } = call.body()?;
+    note.as_deref().map(check_note).transpose()?;
+    Ok(note)
+}
+
+/// What cancelling came to.
+#[derive(Serialize, ToSchema)]
+struct Cancelled {
+    /// The job.
+    id: String,
+    /// `cancelled`, or `running` until its worker has heard of it.
+    #[schema(value_type = schema::State)]
+    status: State,
+    /// Whether its worker was asked to stop.
+    cancel_requested: bool,
+}
+
 /// Gives a job up. A running one learns of it on its next heartbeat.
-pub async fn cancel(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(
+    post, path = "/jobs/{id}/cancel", operation_id = "cancel_job", tag = "jobs",
+    params(("id" = schema::JobId, Path), describe::Tenant), request_body = CancelBody,
+    responses(
+        (status = 200, description = "Cancelled, or asked to stop.", body = Cancelled),
+        Keyed, Missing, Conflicting,
+    )
+)]
+pub async fn cancel(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Operate)?;
     let tenant = call.tenant().await?;
     let row = find_job(&call.context, tenant.id, &id).await?;
-    let body: Note = call.body()?;
-    let audit = call.audit(Some(tenant.id), "job.cancel", id.clone(), body.note);
+    let note = cancel_note(&call).map_err(|refusal| match row.state {
+        State::Running => refusal,
+        _ => or_conflict(&row, Move::Cancel, refusal),
+    })?;
+    let audit = call.audit(Some(tenant.id), "job.cancel", id.clone(), note);
     let status = match call.context.store.cancel(tenant.id, row.id, audit).await? {
         CancelOutcome::Cancelled => State::Cancelled,
         CancelOutcome::Requested => State::Running,
     };
-    let requested = status == State::Running;
-    Ok(once::json(
-        StatusCode::OK,
-        &json!({"id": id, "status": status, "cancel_requested": requested}),
-    ))
+    let cancel_requested = status == State::Running;
+    Ok(once::json(StatusCode::OK, &Cancelled { id, status, cancel_requested }))
+}
+
+/// Why an operator lets a job go on.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ReleaseBody {
+    /// Who, and why.
+    #[schema(value_type = schema::Note)]
+    note: String,
+}
+
+fn release_note(call: &Call) -> Result<String, ApiError> {
+    let ReleaseBody { note } = call.body()?;
+    check_note(&note)?;
+    Ok(note)
 }
 
 /// Lets a held job go on.
-pub async fn release(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(
+    post, path = "/jobs/{id}/release", operation_id = "release_job", tag = "jobs",
+    params(("id" = schema::JobId, Path), describe::Tenant), request_body = ReleaseBody,
+    responses((status = 200, description = "`pending`.", body = Moved), Keyed, Missing, Conflicting)
+)]
+pub async fn release(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Operate)?;
     let tenant = call.tenant().await?;
     let row = find_job(&call.context, tenant.id, &id).await?;
-    let note = check_note(call.body::<Note>()?.note)?;
+    let note = release_note(&call).map_err(|refusal| or_conflict(&row, Move::Release, refusal))?;
     let audit = call.audit(Some(tenant.id), "job.release", id.clone(), Some(note));
     let lane = call.context.store.release(tenant.id, row.id, audit).await?;
     call.context.queue.hint_all_nodes(&[lane]).await?;
-    Ok(once::json(
-        StatusCode::OK,
-        &json!({"id": id, "status": State::Pending}),
-    ))
+    Ok(once::json(StatusCode::OK, &Moved { id, status: State::Pending.as_str() }))
 }
 
 /// Runs a finished job once more, as a new job.
-pub async fn replay(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(
+    post, path = "/jobs/{id}/replay", operation_id = "replay_job", tag = "jobs",
+    params(("id" = schema::JobId, Path), describe::Tenant, Idempotent),
+    request_body = ReplayBody,
+    responses(
+        (status = 202, description = "The new job waits.", body = Replayed),
+        Keyed, Missing, Conflicting,
+    )
+)]
+pub async fn replay(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Operate)?;
     let tenant = call.tenant().await?;
     let row = find_job(&call.context, tenant.id, &id).await?;

@@ -1,53 +1,96 @@
 //! API keys: made, listed, revoked. A secret is shown once.
 
-use axum::extract::Path;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use wakepost_domain::access::{Key, Reach, Right, Role};
 use wakepost_domain::{KeyId, TenantId, Timestamp};
 use wakepost_store::moves::KeyRecord;
 
 use super::auth::{hash_key, new_key};
-use super::call::Call;
+use super::call::{At, Call, Nothing};
+use super::describe::{Conflicting, Idempotent, Keyed, Missing, Tenant};
 use super::error::ApiError;
 use super::once;
-use super::page::listed;
+use super::page::{Listed, PageQuery, cut, listed};
 use super::work::check_name;
 use crate::context::Context;
+use crate::schema;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewKey {
+    /// A name for people.
+    #[schema(value_type = schema::Name)]
     name: String,
+    /// What it may do.
+    #[schema(value_type = schema::Role)]
     role: Role,
+    /// Whose data it reaches; `*`: all tenants', only from an admin of all. Left out: as far as the caller's.
     tenant: Option<String>,
+    /// When it ends by itself.
+    #[schema(value_type = Option<schema::Timestamp>)]
     expires_at: Option<Timestamp>,
 }
 
-async fn shown(context: &Context, key: &Key) -> Result<Value, ApiError> {
-    let tenant = match key.reach {
-        Reach::All => "*".to_owned(),
-        Reach::Tenant(id) => context
-            .directory
-            .tenant(id)
-            .await?
-            .map(|tenant| tenant.slug.clone())
-            .unwrap_or_default(),
-    };
-    Ok(json!({
-        "id": key.id,
-        "name": key.name,
-        "role": key.role,
-        "tenant": tenant,
-        "created_at": key.created_at,
-        "expires_at": key.expires_at,
-        "last_used_at": key.last_used_at,
-    }))
+/// An API key.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ApiKey)]
+struct KeyView {
+    /// Its id.
+    #[schema(value_type = schema::KeyId)]
+    id: KeyId,
+    /// A name for people.
+    name: String,
+    /// What it may do.
+    #[schema(value_type = schema::Role)]
+    role: Role,
+    /// Whose data it reaches; `*`: all tenants'.
+    tenant: String,
+    /// When it was made.
+    #[schema(value_type = schema::Timestamp)]
+    created_at: Timestamp,
+    /// When it ends by itself.
+    #[schema(value_type = Option<schema::Timestamp>)]
+    expires_at: Option<Timestamp>,
+    /// When it was last used, to the minute.
+    #[schema(value_type = Option<schema::Timestamp>)]
+    last_used_at: Option<Timestamp>,
+    /// The key itself: only in the answer that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
 }
 
-/// Makes a key.
+async fn shown(context: &Context, key: &Key) -> Result<KeyView, ApiError> {
+    let tenant = match key.reach {
+        Reach::All => "*".to_owned(),
+        Reach::Tenant(id) => {
+            let tenant = context.directory.tenant(id).await?;
+            tenant.map(|tenant| tenant.slug.clone()).unwrap_or_default()
+        }
+    };
+    Ok(KeyView {
+        id: key.id,
+        name: key.name.clone(),
+        role: key.role,
+        tenant,
+        created_at: key.created_at,
+        expires_at: key.expires_at,
+        last_used_at: key.last_used_at,
+        key: None,
+    })
+}
+
+/// Makes a key. Its secret is shown once, in this answer.
+#[utoipa::path(
+    post, path = "/keys", operation_id = "create_key", tag = "keys", params(Tenant, Idempotent),
+    request_body = NewKey,
+    responses(
+        (status = 201, description = "The key, with its secret in `key`.", body = KeyView),
+        Keyed, Missing, Conflicting,
+    )
+)]
 pub async fn create(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Administer)?;
     let acting = call.tenant().await?;
@@ -74,23 +117,10 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
         Reach::Tenant(tenant) => Some(tenant),
     };
     let audit = call.audit(tenant, "key.create", key.id.to_string(), None);
-    let made = call
-        .context
-        .store
-        .create_key(
-            KeyRecord {
-                hash: hash_key(&secret),
-                key,
-            },
-            audit,
-            once,
-        )
-        .await?;
-    answer["key"] = secret.into();
-    call.answer_once(acting.id, made, |()| {
-        once::json(StatusCode::CREATED, &answer)
-    })
-    .await
+    let record = KeyRecord { hash: hash_key(&secret), key };
+    let made = call.context.store.create_key(record, audit, once).await?;
+    answer.key = Some(secret);
+    call.answer_once(acting.id, made, |()| once::json(StatusCode::CREATED, &answer)).await
 }
 
 /// Whose data a new key reaches. Only a key of all tenants makes another of all.
@@ -102,9 +132,7 @@ async fn reach(call: &Call, asked: Option<&str>, acting: TenantId) -> Result<Rea
             let tenant = call.context.directory.tenant_by_slug(slug).await?;
             let tenant = tenant.filter(|tenant| call.caller.reaches(tenant.id));
             Ok(Reach::Tenant(
-                tenant
-                    .ok_or_else(|| ApiError::field("tenant", "there is no such tenant"))?
-                    .id,
+                tenant.ok_or_else(|| ApiError::field("tenant", "there is no such tenant"))?.id,
             ))
         }
         (None, Reach::All) if !call.names_tenant() => Ok(Reach::All),
@@ -112,15 +140,22 @@ async fn reach(call: &Call, asked: Option<&str>, acting: TenantId) -> Result<Rea
     }
 }
 
-/// Keys that live. A key of all tenants sees all of them, unless it names one.
+/// Lists the keys that live. A key of all tenants sees all of them, unless it names one.
+#[utoipa::path(
+    get, path = "/keys", operation_id = "list_keys", tag = "keys", params(PageQuery, Tenant),
+    responses((status = 200, description = "A page.", body = Listed<KeyView>), Keyed, Missing)
+)]
 pub async fn list(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Administer)?;
-    let keys = call.context.store.keys(listed_reach(&call).await?).await?;
+    let reach = listed_reach(&call).await?;
+    let (Nothing {}, page) = call.list()?;
+    let keys = call.context.store.keys(reach).await?;
+    let (keys, last) = cut(keys, |key| key.id.0, page);
     let mut rows = Vec::with_capacity(keys.len());
     for key in &keys {
         rows.push(shown(&call.context, key).await?);
     }
-    Ok(once::json(StatusCode::OK, &listed(rows, None, u32::MAX)))
+    Ok(once::json(StatusCode::OK, &listed(rows, last, page.limit)))
 }
 
 async fn listed_reach(call: &Call) -> Result<Option<Reach>, ApiError> {
@@ -131,10 +166,16 @@ async fn listed_reach(call: &Call) -> Result<Option<Reach>, ApiError> {
 }
 
 /// Ends a key at once, on every node.
-pub async fn revoke(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(
+    delete, path = "/keys/{id}", operation_id = "revoke_key", tag = "keys",
+    params(("id" = schema::KeyId, Path), Tenant),
+    responses((status = 204, description = "It works no more."), Keyed, Missing)
+)]
+pub async fn revoke(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Administer)?;
     let id: KeyId = id.parse().map_err(|_| ApiError::not_found())?;
     let reach = listed_reach(&call).await?;
+    call.no_query()?;
     let tenant = match reach {
         Some(Reach::Tenant(tenant)) => Some(tenant),
         _ => None,
@@ -143,7 +184,5 @@ pub async fn revoke(Path(id): Path<String>, call: Call) -> Result<Response, ApiE
     call.context.store.revoke_key(id, reach, audit).await?;
     call.context.directory.forget_keys();
     call.context.hub.tell("k");
-    Ok(axum::response::IntoResponse::into_response(
-        StatusCode::NO_CONTENT,
-    ))
+    Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -1,42 +1,71 @@
-//! What workers call: lease, heartbeat, checkpoint, progress, complete, fail; one at a time or many.
+//! What workers call while they work: lease, heartbeat, checkpoint, progress.
 
 use std::time::Duration;
 
-use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 use wakepost_domain::access::{Reach, Right};
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN, Ticket};
-use wakepost_domain::transition::Ending;
-use wakepost_domain::work::WorkKind;
-use wakepost_domain::{SourceId, WorkId, limits};
+use wakepost_domain::work::State;
+use wakepost_domain::{SourceId, Timestamp, limits};
 use wakepost_store::StoreError;
-use wakepost_store::moves::{Evidence, Heartbeat, HeartbeatAnswer, Progress};
+use wakepost_store::moves::{Heartbeat, Progress};
 use wakepost_store::vault::Slot;
 
-use super::call::Call;
+use super::call::{At, Call};
+use super::describe::{Conflicting, Keyed, Missing, Tenant};
 use super::error::ApiError;
+use super::many::{Answers, Many, OneAnswer, refused};
 use super::once;
-use super::work::check_name;
+use super::shapes::LeasedJob;
+use super::ticket::Leased;
+use super::work::{Moved, check_name};
 use crate::queue::Ask;
+use crate::schema;
 use crate::view;
-use crate::workers::settle::{End, settle};
 
-#[derive(Deserialize)]
+/// A wish for work.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct LeaseBody {
+    /// Who asks.
+    #[schema(value_type = schema::Name)]
     worker: String,
+    /// How many jobs at most.
+    #[schema(value_type = Option<schema::LeaseMax>)]
     max: Option<u32>,
+    /// How long to wait for the first.
+    #[schema(value_type = Option<schema::LeaseWait>)]
     wait_s: Option<u64>,
+    /// Only jobs of these kinds.
     kinds: Option<Vec<String>>,
+    /// Only jobs of these sources.
+    #[schema(value_type = Option<Vec<schema::SourceId>>)]
     sources: Option<Vec<SourceId>>,
+    /// How long the lease lasts; else as the source says.
+    #[schema(value_type = Option<schema::LeaseSeconds>)]
     lease_s: Option<u64>,
 }
 
-/// Leases jobs, waiting for the first if asked to.
+/// Leased jobs.
+#[derive(Serialize, ToSchema)]
+struct LeasedJobs {
+    /// They; none if there was no work.
+    #[schema(value_type = Vec<LeasedJob>)]
+    jobs: Vec<Value>,
+}
+
+/// Leases jobs, waiting for the first if asked to. A key of all tenants takes tenants in turn unless it names
+/// one.
+#[utoipa::path(
+    post, path = "/jobs/lease", operation_id = "lease_jobs", tag = "leases", params(Tenant),
+    request_body = LeaseBody,
+    responses((status = 200, description = "The jobs.", body = LeasedJobs), Keyed, Missing)
+)]
 pub async fn lease(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Work)?;
     if call.caller.ticket.is_some() {
@@ -50,10 +79,7 @@ pub async fn lease(call: Call) -> Result<Response, ApiError> {
     check_name("worker", &body.worker)?;
     let max = body.max.unwrap_or(1);
     if !(1..=limits::LEASE_MAX).contains(&max) {
-        return Err(ApiError::field(
-            "max",
-            format!("must be from 1 to {}", limits::LEASE_MAX),
-        ));
+        return Err(ApiError::field("max", format!("must be from 1 to {}", limits::LEASE_MAX)));
     }
     let wait = Duration::from_secs(body.wait_s.unwrap_or(0));
     if wait > limits::LEASE_WAIT_MAX {
@@ -72,7 +98,7 @@ pub async fn lease(call: Call) -> Result<Response, ApiError> {
     let claimed = call.context.queue.lease(&ask, &call.context.stop).await?;
     call.context.metrics.claimed.inc_by(claimed.len() as u64);
     let jobs = view::leased(&call.context, &claimed).await?;
-    Ok(once::json(StatusCode::OK, &json!({"jobs": jobs})))
+    Ok(once::json(StatusCode::OK, &LeasedJobs { jobs }))
 }
 
 fn seconds(field: &str, value: Option<u64>) -> Result<Option<Duration>, ApiError> {
@@ -85,99 +111,92 @@ fn seconds(field: &str, value: Option<u64>) -> Result<Option<Duration>, ApiError
     }
 }
 
-impl Call {
-    /// What a lease token says, if it is about this job and this caller may use it.
-    pub fn ticket(&self, id: &str, token: &str) -> Result<Ticket, ApiError> {
-        let id = WorkId::parse(id, WorkKind::Job).map_err(|_| ApiError::not_found())?;
-        // A token that is not ours is as good as a stale one: the worker must stop.
-        let ticket = self
-            .context
-            .tokens
-            .read_lease(token)
-            .ok_or(StoreError::LeaseLost)?;
-        if !self.caller.reaches(ticket.tenant) {
-            return Err(ApiError::not_found());
-        }
-        let own = self
-            .caller
-            .ticket
-            .is_none_or(|own| own.work == ticket.work && own.fence == ticket.fence);
-        if ticket.work != id || !own {
-            return Err(StoreError::LeaseLost.into());
-        }
-        Ok(ticket)
-    }
-}
-
-#[derive(Deserialize)]
+/// A sign of life.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct HeartbeatBody {
+    /// The lease.
     lease_token: String,
+    /// How long from now; left out, as long as it was asked to last.
+    #[schema(value_type = Option<schema::LeaseSeconds>)]
     extend_s: Option<u64>,
+    /// What the run has cost so far.
     cost: Option<f64>,
+}
+
+impl Leased for HeartbeatBody {
+    fn token(&self) -> &str {
+        &self.lease_token
+    }
+
+    fn check(&self) -> Result<(), ApiError> {
+        seconds("extend_s", self.extend_s).map(|_| ())
+    }
 }
 
 fn beat(ticket: Ticket, extend_s: Option<u64>, cost: Option<f64>) -> Result<Heartbeat, ApiError> {
     let usual = Duration::from_secs(ticket.lease_s.max(1) as u64);
-    Ok(Heartbeat {
-        ticket,
-        extend: seconds("extend_s", extend_s)?.unwrap_or(usual),
-        cost,
-    })
+    Ok(Heartbeat { ticket, extend: seconds("extend_s", extend_s)?.unwrap_or(usual), cost })
+}
+
+/// How the lease stands.
+#[derive(Serialize, ToSchema)]
+struct Beaten {
+    /// When it ends now.
+    #[schema(value_type = schema::Timestamp)]
+    lease_expires_at: Timestamp,
+    /// Whether the worker is asked to stop.
+    cancel_requested: bool,
 }
 
 /// Extends a lease.
-pub async fn heartbeat(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(
+    post, path = "/jobs/{id}/heartbeat", operation_id = "heartbeat_job", tag = "leases",
+    params(("id" = schema::JobId, Path)), request_body = HeartbeatBody,
+    responses(
+        (status = 200, description = "It lives on.", body = Beaten),
+        Keyed, Missing, Conflicting,
+    )
+)]
+pub async fn heartbeat(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Work)?;
-    let body: HeartbeatBody = call.body()?;
-    let ticket = call.ticket(&id, &body.lease_token)?;
+    let (body, ticket) = call.leased::<HeartbeatBody>(&id).await?;
     let beats = vec![beat(ticket, body.extend_s, body.cost)?];
-    let answer = call
-        .context
-        .store
-        .heartbeat(beats)
-        .await
-        .pop()
-        .unwrap_or(Err(StoreError::Busy))?;
-    Ok(once::json(StatusCode::OK, &shown(answer)))
+    let answers = call.context.store.heartbeat(beats).await.pop();
+    let answer = answers.unwrap_or(Err(StoreError::Busy))?;
+    let beaten = Beaten {
+        lease_expires_at: answer.lease_expires_at,
+        cancel_requested: answer.cancel_requested,
+    };
+    Ok(once::json(StatusCode::OK, &beaten))
 }
 
-fn shown(answer: HeartbeatAnswer) -> Value {
-    json!({"lease_expires_at": answer.lease_expires_at, "cancel_requested": answer.cancel_requested})
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Many<T> {
-    jobs: Vec<T>,
-}
-
-impl<T> Many<T> {
-    fn bounded(self) -> Result<Vec<T>, ApiError> {
-        match self.jobs.len() <= limits::JOBS_PER_CALL_MAX {
-            true => Ok(self.jobs),
-            false => Err(ApiError::field(
-                "jobs",
-                format!("must be at most {}", limits::JOBS_PER_CALL_MAX),
-            )),
-        }
-    }
-}
-
-#[derive(Deserialize)]
+/// A sign of life of one of many.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct HeartbeatRow {
+    /// The job.
+    #[schema(value_type = schema::JobId)]
     id: String,
+    /// The lease.
     lease_token: String,
+    /// How long from now; left out, as long as it was asked to last.
+    #[schema(value_type = Option<schema::LeaseSeconds>)]
     extend_s: Option<u64>,
+    /// What the run has cost so far.
     cost: Option<f64>,
 }
 
 /// Extends many leases. Each has its own answer.
+#[utoipa::path(
+    post, path = "/jobs/heartbeat", operation_id = "heartbeat_jobs", tag = "leases",
+    request_body = Many<HeartbeatRow>,
+    responses((status = 200, description = "An answer for each.", body = Answers), Keyed)
+)]
 pub async fn heartbeat_many(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Work)?;
     let rows = call.body::<Many<HeartbeatRow>>()?.bounded()?;
-    let mut answers = vec![Value::Null; rows.len()];
+    let mut jobs = vec![OneAnswer::default(); rows.len()];
     let (mut places, mut beats) = (Vec::new(), Vec::new());
     for (index, row) in rows.iter().enumerate() {
         let ticket = call.ticket(&row.id, &row.lease_token);
@@ -186,274 +205,120 @@ pub async fn heartbeat_many(call: Call) -> Result<Response, ApiError> {
                 places.push(index);
                 beats.push(one);
             }
-            Err(error) => answers[index] = refused(&row.id, &error),
+            Err(error) => jobs[index] = refused(&row.id, &error),
         }
     }
-    let made = if beats.is_empty() {
-        Vec::new()
-    } else {
-        call.context.store.heartbeat(beats).await
-    };
+    let made =
+        if beats.is_empty() { Vec::new() } else { call.context.store.heartbeat(beats).await };
     for (index, answer) in places.into_iter().zip(made) {
-        answers[index] = match answer {
-            Ok(answer) => {
-                let mut row = shown(answer);
-                row["id"] = rows[index].id.clone().into();
-                row["ok"] = true.into();
-                row
-            }
-            Err(error) => refused(&rows[index].id, &error.into()),
+        let id = rows[index].id.clone();
+        jobs[index] = match answer {
+            Ok(answer) => OneAnswer {
+                id,
+                ok: true,
+                lease_expires_at: Some(answer.lease_expires_at),
+                cancel_requested: Some(answer.cancel_requested),
+                ..OneAnswer::default()
+            },
+            Err(error) => refused(&id, &error.into()),
         };
     }
-    Ok(once::json(StatusCode::OK, &json!({"jobs": answers})))
+    Ok(once::json(StatusCode::OK, &Answers { jobs }))
 }
 
-fn refused(id: &str, error: &ApiError) -> Value {
-    json!({"id": id, "ok": false, "code": error.code()})
-}
-
-#[derive(Deserialize)]
+/// The agent's own state.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct CheckpointBody {
+    /// The lease.
     lease_token: String,
+    /// Any JSON, at most 1 MiB. The next run gets it.
+    #[schema(value_type = Value)]
     state: Box<RawValue>,
 }
 
-/// Replaces the agent's own state.
-pub async fn checkpoint(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
-    call.need(Right::Work)?;
-    let body: CheckpointBody = call.body()?;
-    let ticket = call.ticket(&id, &body.lease_token)?;
-    let state = body.state.get();
-    if state.len() > limits::CHECKPOINT_BYTES_MAX {
-        let message = format!("must have at most {} bytes", limits::CHECKPOINT_BYTES_MAX);
-        return Err(ApiError::field("state", message));
+impl Leased for CheckpointBody {
+    fn token(&self) -> &str {
+        &self.lease_token
     }
-    let key = call.context.vault.key(ticket.tenant).await?;
-    let sealed = key.seal(Slot::Checkpoint(ticket.work), state.as_bytes());
-    call.context.store.checkpoint(ticket, sealed).await?;
-    Ok(once::json(
-        StatusCode::OK,
-        &json!({"id": id, "status": "running"}),
-    ))
+
+    fn check(&self) -> Result<(), ApiError> {
+        match self.state.get().len() <= limits::CHECKPOINT_BYTES_MAX {
+            true => Ok(()),
+            false => Err(ApiError::field(
+                "state",
+                format!("must have at most {} bytes", limits::CHECKPOINT_BYTES_MAX),
+            )),
+        }
+    }
 }
 
-#[derive(Deserialize)]
+/// Replaces the agent's own state.
+#[utoipa::path(
+    put, path = "/jobs/{id}/checkpoint", operation_id = "checkpoint_job", tag = "leases",
+    params(("id" = schema::JobId, Path)), request_body = CheckpointBody,
+    responses((status = 200, description = "`running`.", body = Moved), Keyed, Missing, Conflicting)
+)]
+pub async fn checkpoint(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
+    call.need(Right::Work)?;
+    let (body, ticket) = call.leased::<CheckpointBody>(&id).await?;
+    let key = call.context.vault.key(ticket.tenant).await?;
+    let sealed = key.seal(Slot::Checkpoint(ticket.work), body.state.get().as_bytes());
+    call.context.store.checkpoint(ticket, sealed).await?;
+    Ok(once::json(StatusCode::OK, &Moved { id, status: State::Running.as_str() }))
+}
+
+/// How far the run is.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ProgressBody {
+    /// The lease.
     lease_token: String,
+    /// For people.
     message: Option<String>,
+    /// How much is done.
+    #[schema(minimum = 0, maximum = 100)]
     percent: Option<f64>,
+    /// Which step it is at.
     step: Option<String>,
+    /// Anything else. All of it together has at most 16 KiB.
     data: Option<Value>,
 }
 
+impl ProgressBody {
+    fn content(&self) -> String {
+        let ProgressBody { message, percent, step, data, .. } = self;
+        json!({"message": message, "percent": percent, "step": step, "data": data}).to_string()
+    }
+}
+
+impl Leased for ProgressBody {
+    fn token(&self) -> &str {
+        &self.lease_token
+    }
+
+    fn check(&self) -> Result<(), ApiError> {
+        if self.percent.is_some_and(|percent| !(0.0..=100.0).contains(&percent)) {
+            return Err(ApiError::field("percent", "must be from 0 to 100"));
+        }
+        if self.content().len() > limits::ERROR_BYTES_MAX * 4 {
+            return Err(ApiError::field("message", "the progress is too large"));
+        }
+        Ok(())
+    }
+}
+
 /// Tells how far the run is.
-pub async fn progress(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(
+    post, path = "/jobs/{id}/progress", operation_id = "tell_progress", tag = "leases",
+    params(("id" = schema::JobId, Path)), request_body = ProgressBody,
+    responses((status = 200, description = "`running`.", body = Moved), Keyed, Missing, Conflicting)
+)]
+pub async fn progress(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Work)?;
-    let body: ProgressBody = call.body()?;
-    let ticket = call.ticket(&id, &body.lease_token)?;
-    if body
-        .percent
-        .is_some_and(|percent| !(0.0..=100.0).contains(&percent))
-    {
-        return Err(ApiError::field("percent", "must be from 0 to 100"));
-    }
-    let content = json!({
-        "message": body.message, "percent": body.percent, "step": body.step, "data": body.data,
-    })
-    .to_string();
-    if content.len() > limits::ERROR_BYTES_MAX * 4 {
-        return Err(ApiError::field("message", "the progress is too large"));
-    }
+    let (body, ticket) = call.leased::<ProgressBody>(&id).await?;
     let key = call.context.vault.key(ticket.tenant).await?;
-    let content = key.seal(Slot::Progress(ticket.work), content.as_bytes());
-    call.context
-        .store
-        .progress(Progress { ticket, content })
-        .await?;
-    Ok(once::json(
-        StatusCode::OK,
-        &json!({"id": id, "status": "running"}),
-    ))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CompleteBody {
-    lease_token: String,
-    result: Option<Box<RawValue>>,
-    reply: Option<String>,
-    cost: Option<f64>,
-}
-
-/// The work is done.
-pub async fn complete(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
-    call.need(Right::Work)?;
-    let body: CompleteBody = call.body()?;
-    let ticket = call.ticket(&id, &body.lease_token)?;
-    let end = completed(&call, ticket, body.result, body.reply, body.cost).await?;
-    finish_one(&call, id, end).await
-}
-
-async fn completed(
-    call: &Call,
-    ticket: Ticket,
-    result: Option<Box<RawValue>>,
-    reply: Option<String>,
-    cost: Option<f64>,
-) -> Result<End, ApiError> {
-    let too_large = |field: &str| {
-        ApiError::field(
-            field,
-            format!("must have at most {} bytes", limits::DOCUMENT_BYTES_MAX),
-        )
-    };
-    if result
-        .as_ref()
-        .is_some_and(|result| result.get().len() > limits::DOCUMENT_BYTES_MAX)
-    {
-        return Err(too_large("result"));
-    }
-    if reply
-        .as_ref()
-        .is_some_and(|reply| reply.len() > limits::DOCUMENT_BYTES_MAX)
-    {
-        return Err(too_large("reply"));
-    }
-    let key = call.context.vault.key(ticket.tenant).await?;
-    let evidence = Evidence {
-        result: result
-            .map(|result| key.seal(Slot::JobResult(ticket.work), result.get().as_bytes())),
-        reply: reply.map(|reply| key.seal(Slot::Reply(ticket.work), reply.as_bytes())),
-        cost,
-    };
-    Ok(End {
-        ticket,
-        ending: Ending::Succeeded,
-        error: None,
-        evidence,
-    })
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FailBody {
-    lease_token: String,
-    error: String,
-    retryable: Option<bool>,
-    retry_after_s: Option<u64>,
-    cost: Option<f64>,
-}
-
-fn failed(
-    ticket: Ticket,
-    error: &str,
-    retryable: Option<bool>,
-    retry_after_s: Option<u64>,
-    cost: Option<f64>,
-) -> End {
-    End {
-        ticket,
-        ending: Ending::Failed {
-            retryable: retryable.unwrap_or(true),
-            retry_after: retry_after_s.map(Duration::from_secs),
-        },
-        error: Some(limits::truncate(error, limits::ERROR_BYTES_MAX).to_owned()),
-        evidence: Evidence {
-            cost,
-            ..Evidence::default()
-        },
-    }
-}
-
-/// The run failed.
-pub async fn fail(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
-    call.need(Right::Work)?;
-    let body: FailBody = call.body()?;
-    let ticket = call.ticket(&id, &body.lease_token)?;
-    let end = failed(
-        ticket,
-        &body.error,
-        body.retryable,
-        body.retry_after_s,
-        body.cost,
-    );
-    finish_one(&call, id, end).await
-}
-
-async fn finish_one(call: &Call, id: String, end: End) -> Result<Response, ApiError> {
-    let settled = settle(&call.context, vec![end])
-        .await
-        .pop()
-        .unwrap_or(Err(StoreError::Busy))?;
-    Ok(once::json(
-        StatusCode::OK,
-        &json!({"id": id, "status": settled.state}),
-    ))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FinishRow {
-    id: String,
-    lease_token: String,
-    outcome: Outcome,
-    result: Option<Box<RawValue>>,
-    reply: Option<String>,
-    cost: Option<f64>,
-    error: Option<String>,
-    retryable: Option<bool>,
-    retry_after_s: Option<u64>,
-}
-
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-enum Outcome {
-    Complete,
-    Fail,
-}
-
-/// Ends many runs. Each has its own answer.
-pub async fn finish_many(call: Call) -> Result<Response, ApiError> {
-    call.need(Right::Work)?;
-    let rows = call.body::<Many<FinishRow>>()?.bounded()?;
-    let ids: Vec<String> = rows.iter().map(|row| row.id.clone()).collect();
-    let mut answers = vec![Value::Null; rows.len()];
-    let (mut places, mut ends) = (Vec::new(), Vec::new());
-    for (index, row) in rows.into_iter().enumerate() {
-        match finish_row(&call, row).await {
-            Ok(end) => {
-                places.push(index);
-                ends.push(end);
-            }
-            Err(error) => answers[index] = refused(&ids[index], &error),
-        }
-    }
-    for (index, settled) in places.into_iter().zip(settle(&call.context, ends).await) {
-        answers[index] = match settled {
-            Ok(settled) => json!({"id": ids[index], "ok": true, "status": settled.state}),
-            Err(error) => refused(&ids[index], &error.into()),
-        };
-    }
-    Ok(once::json(StatusCode::OK, &json!({"jobs": answers})))
-}
-
-async fn finish_row(call: &Call, row: FinishRow) -> Result<End, ApiError> {
-    let ticket = call.ticket(&row.id, &row.lease_token)?;
-    match row.outcome {
-        Outcome::Complete => completed(call, ticket, row.result, row.reply, row.cost).await,
-        Outcome::Fail => {
-            let error = row
-                .error
-                .ok_or_else(|| ApiError::field("error", "is required"))?;
-            Ok(failed(
-                ticket,
-                &error,
-                row.retryable,
-                row.retry_after_s,
-                row.cost,
-            ))
-        }
-    }
+    let content = key.seal(Slot::Progress(ticket.work), body.content().as_bytes());
+    call.context.store.progress(Progress { ticket, content }).await?;
+    Ok(once::json(StatusCode::OK, &Moved { id, status: State::Running.as_str() }))
 }

@@ -1,30 +1,38 @@
 //! The HTTP API: one file per resource, all routes in one list.
 //!
 //! A handler checks the caller's rights first, then finds things, then reads the request, so that refusals
-//! come in one order everywhere: 401, 403, 404, 405, 409, 422.
+//! come in one order everywhere: 401, 403, 404, 405, 409, 422. It carries its own description, of which
+//! `openapi` makes the whole.
 
 mod auth;
 mod call;
 mod dead_letters;
+mod describe;
 mod effects;
 mod error;
+mod finish;
 mod health;
 mod inbox;
 mod jobs;
 mod keys;
 mod lease;
+mod many;
 mod once;
+mod openapi;
 mod page;
 mod providers;
+mod shapes;
 mod sources;
 mod tenants;
+mod ticket;
 mod upkeep;
 mod work;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{delete, get, patch, post, put};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::context::Context;
 
@@ -33,56 +41,57 @@ pub use error::ApiError;
 
 /// All routes of the API.
 pub fn router(context: Arc<Context>) -> Router {
-    let api = Router::new()
-        .route("/tenants", get(tenants::list).post(tenants::create))
-        .route("/tenants/{slug}", get(tenants::show).patch(tenants::update))
-        .route("/keys", get(keys::list).post(keys::create))
-        .route("/keys/{id}", delete(keys::revoke))
-        .route("/audit", get(tenants::audit))
-        .route("/providers", get(providers::list))
-        .route("/sources", get(sources::list).post(sources::create))
-        .route(
-            "/sources/{id}",
-            patch(sources::update)
-                .get(sources::show)
-                .delete(sources::remove),
-        )
-        .route("/sources/{id}/rotate", post(sources::rotate))
-        .route("/sources/{id}/enable", post(sources::enable))
-        .route("/sources/{id}/disable", post(sources::disable))
-        .route("/sources/{id}/receipts", get(sources::receipts))
-        .route("/inbox", get(inbox::list))
-        .route("/inbox/{id}", get(inbox::show))
-        .route("/inbox/{id}/raw", get(inbox::raw))
-        .route("/inbox/{id}/headers", get(inbox::headers))
-        .route("/inbox/{id}/replay", post(inbox::replay))
-        .route("/jobs", get(jobs::list).post(jobs::create))
-        .route("/jobs/lease", post(lease::lease))
-        .route("/jobs/heartbeat", post(lease::heartbeat_many))
-        .route("/jobs/finish", post(lease::finish_many))
-        .route("/jobs/{id}", get(jobs::show))
-        .route("/jobs/{id}/heartbeat", post(lease::heartbeat))
-        .route("/jobs/{id}/checkpoint", put(lease::checkpoint))
-        .route("/jobs/{id}/progress", post(lease::progress))
-        .route("/jobs/{id}/complete", post(lease::complete))
-        .route("/jobs/{id}/fail", post(lease::fail))
-        .route("/jobs/{id}/effects", post(effects::begin))
-        .route("/jobs/{id}/effects/{key}/commit", post(effects::commit))
-        .route("/jobs/{id}/effects/{key}/abort", post(effects::abort))
-        .route("/jobs/{id}/effects/{key}/resolve", post(effects::resolve))
-        .route("/jobs/{id}/cancel", post(jobs::cancel))
-        .route("/jobs/{id}/release", post(jobs::release))
-        .route("/jobs/{id}/replay", post(jobs::replay))
-        .route("/dead-letters", get(dead_letters::list))
-        .route("/dead-letters/{id}", get(dead_letters::show))
-        .route("/dead-letters/{id}/replay", post(dead_letters::replay))
-        .route("/admin/sweep", post(upkeep::sweep));
-    Router::new()
-        .nest("/api/v1", api)
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
-        .route("/metrics", get(health::metrics))
+    Router::from(routes())
         .fallback(error::no_such_route)
         .method_not_allowed_fallback(error::no_such_method)
         .with_state(context)
+}
+
+/// The one list: each handler carries its method, its path and its description.
+fn routes() -> OpenApiRouter<Arc<Context>> {
+    let api = OpenApiRouter::default()
+        .routes(routes!(tenants::list, tenants::create))
+        .routes(routes!(tenants::show, tenants::update))
+        .routes(routes!(tenants::audit))
+        .routes(routes!(keys::list, keys::create))
+        .routes(routes!(keys::revoke))
+        .routes(routes!(providers::list))
+        .routes(routes!(sources::list, sources::create))
+        .routes(routes!(sources::show, sources::update, sources::remove))
+        .routes(routes!(sources::rotate))
+        .routes(routes!(sources::enable))
+        .routes(routes!(sources::disable))
+        .routes(routes!(sources::receipts))
+        .routes(routes!(inbox::list))
+        .routes(routes!(inbox::show))
+        .routes(routes!(inbox::raw))
+        .routes(routes!(inbox::headers))
+        .routes(routes!(inbox::replay))
+        .routes(routes!(jobs::list, jobs::create))
+        .routes(routes!(lease::lease))
+        .routes(routes!(lease::heartbeat_many))
+        .routes(routes!(finish::finish_many))
+        .routes(routes!(jobs::show))
+        .routes(routes!(lease::heartbeat))
+        .routes(routes!(lease::checkpoint))
+        .routes(routes!(lease::progress))
+        .routes(routes!(finish::complete))
+        .routes(routes!(finish::fail))
+        .routes(routes!(effects::begin))
+        .routes(routes!(effects::commit))
+        .routes(routes!(effects::abort))
+        .routes(routes!(effects::resolve))
+        .routes(routes!(jobs::cancel))
+        .routes(routes!(jobs::release))
+        .routes(routes!(jobs::replay))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::show))
+        .routes(routes!(dead_letters::replay))
+        .routes(routes!(upkeep::sweep));
+    OpenApiRouter::default()
+        .nest("/api/v1", api)
+        .routes(routes!(health::alive))
+        .routes(routes!(health::ready))
+        .routes(routes!(health::metrics))
+        .routes(routes!(openapi::show))
 }

@@ -26,6 +26,11 @@ struct Answer {
 }
 
 impl Call {
+    /// Whether the caller sent a key.
+    pub fn is_idempotent(&self) -> bool {
+        self.headers.contains_key("idempotency-key")
+    }
+
     /// What to store with the thing being created, if the caller sent a key. `body` is the answer without
     /// secrets: they are shown once.
     pub async fn once(
@@ -37,10 +42,8 @@ impl Call {
         let Some(value) = self.headers.get("idempotency-key") else {
             return Ok(None);
         };
-        let text = value
-            .to_str()
-            .ok()
-            .filter(|text| (1..=limits::KEY_CHARS_MAX).contains(&text.len()));
+        let text =
+            value.to_str().ok().filter(|text| (1..=limits::KEY_CHARS_MAX).contains(&text.len()));
         let text = text.ok_or_else(|| {
             ApiError::field(
                 "Idempotency-Key",
@@ -53,12 +56,7 @@ impl Call {
             body: serde_json::value::to_raw_value(body).expect("an answer is plain data"),
         };
         let plain = serde_json::to_vec(&answer).expect("an answer is plain data");
-        let sealed = self
-            .context
-            .vault
-            .key(tenant)
-            .await?
-            .seal(Slot::Answer(&key), &plain);
+        let sealed = self.context.vault.key(tenant).await?.seal(Slot::Answer(&key), &plain);
         Ok(Some(Idempotency {
             key,
             body_hash: sha256(self.bytes()),
@@ -85,51 +83,32 @@ impl Call {
                 "this Idempotency-Key was used with another body",
             ));
         }
-        let text = self
-            .headers
-            .get("idempotency-key")
-            .and_then(|value| value.to_str().ok());
+        let text = self.headers.get("idempotency-key").and_then(|value| value.to_str().ok());
         let key = self.key_hash(tenant, text.unwrap_or_default());
-        let plain = self
-            .context
-            .vault
-            .key(tenant)
-            .await?
-            .open(Slot::Answer(&key), &before.answer)?;
+        let plain =
+            self.context.vault.key(tenant).await?.open(Slot::Answer(&key), &before.answer)?;
         let answer: Answer = serde_json::from_slice(&plain)
             .map_err(|_| wakepost_store::StoreError::Corrupt("a remembered answer".to_owned()))?;
-        let mut response = json(
-            StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK),
-            &answer.body,
-        );
-        response
-            .headers_mut()
-            .insert("idempotency-replayed", HeaderValue::from_static("true"));
+        let mut response =
+            json(StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK), &answer.body);
+        response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
         Ok(response)
     }
 
     fn key_hash(&self, tenant: TenantId, text: &str) -> [u8; 16] {
         let mut context = digest::Context::new(&digest::SHA256);
-        for part in [
-            &tenant.0.to_be_bytes()[..],
-            self.caller.name.as_bytes(),
-            self.path.as_bytes(),
-        ] {
+        for part in [&tenant.0.to_be_bytes()[..], self.caller.name.as_bytes(), self.path.as_bytes()]
+        {
             context.update(&(part.len() as u32).to_be_bytes());
             context.update(part);
         }
         context.update(text.as_bytes());
-        context.finish().as_ref()[..16]
-            .try_into()
-            .expect("SHA-256 has 32 bytes")
+        context.finish().as_ref()[..16].try_into().expect("SHA-256 has 32 bytes")
     }
 }
 
 fn sha256(bytes: &[u8]) -> [u8; 32] {
-    digest::digest(&digest::SHA256, bytes)
-        .as_ref()
-        .try_into()
-        .expect("SHA-256 has 32 bytes")
+    digest::digest(&digest::SHA256, bytes).as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 /// A JSON answer.

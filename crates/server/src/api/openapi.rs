@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{StatusCode, header};
-use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::path::{Operation, Parameter, PathItem};
 use utoipa::openapi::schema::Type;
 use utoipa::openapi::{OpenApi, RefOr};
 use utoipa::{Modify, OpenApi as _};
@@ -75,7 +75,10 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 
 /// A call that takes an `Idempotency-Key` says in its answer whether it is the first one again.
 fn tell_replays(operation: &mut Operation) {
-    let named = |parameter: &utoipa::openapi::path::Parameter| parameter.name == "Idempotency-Key";
+    let named = |parameter: &RefOr<Parameter>| match parameter {
+        RefOr::T(parameter) => parameter.name == "Idempotency-Key",
+        RefOr::Ref(_) => false,
+    };
     if !operation.parameters.iter().flatten().any(named) {
         return;
     }
@@ -85,7 +88,7 @@ fn tell_replays(operation: &mut Operation) {
         {
             let about = "`true` if this is the first answer again.";
             let header = describe::header(Type::String, about);
-            answer.headers.insert("Idempotency-Replayed".to_owned(), header);
+            answer.headers.insert("Idempotency-Replayed".to_owned(), header.into());
         }
     }
 }
@@ -104,3 +107,6 @@ pub async fn show() -> Response {
     let kind = [(header::CONTENT_TYPE, "application/json")];
     (StatusCode::OK, kind, TEXT.clone()).into_response()
 }
+
+#[cfg(test)]
+mod tests;

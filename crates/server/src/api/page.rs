@@ -26,11 +26,8 @@ pub struct PageQuery {
 /// A whole number in a query.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
-    text.map(|text| {
-        text.parse()
-            .map_err(|_| serde::de::Error::custom("must be a whole number"))
-    })
-    .transpose()
+    text.map(|text| text.parse().map_err(|_| serde::de::Error::custom("must be a whole number")))
+        .transpose()
 }
 
 impl PageQuery {
@@ -46,10 +43,7 @@ impl PageQuery {
         let before = match &self.cursor {
             None => None,
             Some(text) => Some(read(text).ok_or_else(|| {
-                ApiError::field(
-                    "cursor",
-                    "is not a cursor of this list; take next_cursor as it is",
-                )
+                ApiError::field("cursor", "is not a cursor of this list; take next_cursor as it is")
             })?),
         };
         Ok(Page { before, limit })
@@ -63,8 +57,10 @@ fn read(text: &str) -> Option<Ulid> {
 
 /// A page of a list.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(bound = "T: ToSchema")]
 pub struct Listed<T> {
     /// The rows, newest first.
+    #[schema(schema_with = schema::rows::<T>)]
     data: Vec<T>,
     /// Where the next page begins, if there may be one.
     next_cursor: Option<String>,
@@ -75,10 +71,7 @@ pub fn listed<T>(rows: Vec<T>, last: Option<Ulid>, limit: u32) -> Listed<T> {
     let next = last
         .filter(|_| rows.len() >= limit as usize)
         .map(|last| URL_SAFE_NO_PAD.encode(last.to_bytes()));
-    Listed {
-        data: rows,
-        next_cursor: next,
-    }
+    Listed { data: rows, next_cursor: next }
 }
 
 /// A page of a list that is short enough to be read whole. `place`: what it is sorted by, largest first.
@@ -101,16 +94,10 @@ mod tests {
     #[test]
     fn a_cursor_reads_back_and_rubbish_does_not() {
         let last = Ulid::from_bytes([7; 16]);
-        let query = PageQuery {
-            limit: None,
-            cursor: listed(vec![()], Some(last), 1).next_cursor,
-        };
+        let query = PageQuery { limit: None, cursor: listed(vec![()], Some(last), 1).next_cursor };
         assert_eq!(query.page().unwrap().before, Some(last));
         for text in ["", "x", "AAAA", "!!!!"] {
-            let query = PageQuery {
-                limit: None,
-                cursor: Some(text.to_owned()),
-            };
+            let query = PageQuery { limit: None, cursor: Some(text.to_owned()) };
             assert!(query.page().is_err());
         }
     }
@@ -118,10 +105,7 @@ mod tests {
     #[test]
     fn pages_of_a_short_list_hold_every_row_once() {
         let place = |row: &u8| Ulid::from_bytes([*row; 16]);
-        let mut page = Page {
-            before: None,
-            limit: 2,
-        };
+        let mut page = Page { before: None, limit: 2 };
         let mut seen = Vec::new();
         while let (rows, Some(last)) = cut(vec![2, 5, 1, 4, 3], place, page) {
             seen.extend(rows);

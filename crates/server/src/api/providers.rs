@@ -2,45 +2,86 @@
 
 use axum::response::Response;
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
 use wakepost_domain::access::Right;
-use wakepost_providers::{SecretNeed, registry};
+use wakepost_domain::{Timestamp, Ulid};
+use wakepost_providers::{Provider, SecretNeed, registry};
 
-use super::call::Call;
+use super::call::{Call, Nothing};
+use super::describe::Keyed;
 use super::error::ApiError;
 use super::once;
-use super::page::listed;
+use super::page::{Listed, PageQuery, cut, listed};
 
-/// All providers.
+/// A kind of sender.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Provider)]
+struct ProviderView {
+    /// What a source calls it.
+    name: &'static str,
+    /// Its name for people.
+    label: &'static str,
+    /// Whether its signature covers the body.
+    signs_body: bool,
+    /// How far a signed time may be off, either way.
+    tolerance_s: u64,
+    /// The largest body it sends.
+    max_body_bytes: usize,
+    /// Whether Wakepost may make the secret.
+    makes_secret: bool,
+    /// What it must be told, besides the secret.
+    settings: Vec<SettingView>,
+}
+
+/// Something a provider must be told.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ProviderSetting)]
+struct SettingView {
+    /// Its name in `settings`.
+    name: &'static str,
+    /// Its name for people.
+    label: &'static str,
+    /// Whether nothing can be received without it.
+    required: bool,
+    /// Whether it is never shown again.
+    secret: bool,
+    /// What it is for.
+    help: &'static str,
+}
+
+/// Lists the providers this program knows.
+#[utoipa::path(
+    get, path = "/providers", operation_id = "list_providers", tag = "sources", params(PageQuery),
+    responses((status = 200, description = "A page.", body = Listed<ProviderView>), Keyed)
+)]
 pub async fn list(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Read)?;
-    let rows = registry::all().iter().map(|provider| {
-        let facts = provider.facts();
-        let settings: Vec<Value> = provider
-            .settings()
-            .iter()
-            .map(|setting| {
-                json!({
-                    "name": setting.name,
-                    "label": setting.label,
-                    "required": setting.required,
-                    "secret": setting.secret,
-                    "help": setting.help,
-                })
-            })
-            .collect();
-        json!({
-            "name": provider.name(),
-            "label": facts.label,
-            "signs_body": facts.signs_body,
-            "tolerance_s": facts.tolerance.as_secs(),
-            "max_body_bytes": facts.body_bytes_max,
-            "makes_secret": facts.secret == SecretNeed::Generated,
-            "settings": settings,
-        })
+    let (Nothing {}, page) = call.list()?;
+    let all = registry::all().iter().rev().enumerate().collect();
+    let place =
+        |(number, _): &(usize, _)| Ulid::from_parts(Timestamp::from_millis(0), *number as u128);
+    let (rows, last) = cut(all, place, page);
+    let rows: Vec<_> = rows.into_iter().map(|(_, provider)| shown(*provider)).collect();
+    Ok(once::json(StatusCode::OK, &listed(rows, last, page.limit)))
+}
+
+fn shown(provider: &dyn Provider) -> ProviderView {
+    let facts = provider.facts();
+    let settings = provider.settings().iter().map(|setting| SettingView {
+        name: setting.name,
+        label: setting.label,
+        required: setting.required,
+        secret: setting.secret,
+        help: setting.help,
     });
-    Ok(once::json(
-        StatusCode::OK,
-        &listed(rows.collect(), None, u32::MAX),
-    ))
+    ProviderView {
+        name: provider.name(),
+        label: facts.label,
+        signs_body: facts.signs_body,
+        tolerance_s: facts.tolerance.as_secs(),
+        max_body_bytes: facts.body_bytes_max,
+        makes_secret: facts.secret == SecretNeed::Generated,
+        settings: settings.collect(),
+    }
 }

@@ -4,72 +4,153 @@ mod body;
 
 use std::time::Duration;
 
-use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 use wakepost_domain::access::{Reach, Right};
+use wakepost_domain::executor::Executor;
 use wakepost_domain::source::{Source, SourceConfig, SourceSecrets};
+use wakepost_domain::work::Priority;
 use wakepost_domain::{SourceId, TenantId, Timestamp, Ulid};
 use wakepost_providers::{Provider, SecretNeed, registry};
 use wakepost_store::moves::{Page, SourceRecord};
 use wakepost_store::vault::Slot;
 
-use super::call::Call;
+use super::call::{At, Call, Nothing};
+use super::describe::{Conflicting, Idempotent, Keyed, Missing, Tenant};
 use super::error::ApiError;
+use super::inbox::{ReceiptView, shown_receipt};
 use super::once;
-use super::page::{PageQuery, listed};
+use super::page::{Listed, PageQuery, listed};
+use super::work::Moved;
 use crate::context::Context;
 use crate::directory::LiveSource;
-use body::SourceBody;
+use crate::schema;
 pub use body::check_executor;
+use body::{SourceBody, check_secret};
 
 /// How long an old secret is still accepted after a rotation, unless asked otherwise, and at most.
 const GRACE: Duration = Duration::from_secs(24 * 3600);
 const GRACE_MAX_S: u64 = 30 * 24 * 3600;
 
-/// A source as clients see it: never a secret.
-async fn shown(context: &Context, live: &LiveSource) -> Result<Value, ApiError> {
-    let source = &live.source;
-    let config = &source.config;
-    let tenant = context.directory.tenant(source.tenant).await?;
+schema::requiring!(NewSource: SourceBody, ["provider"]);
+
+/// A source: never a secret, but in the answer that made it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Source)]
+struct SourceView {
+    /// Its id, which is also its public address.
+    #[schema(value_type = schema::SourceId)]
+    id: SourceId,
+    /// Whose it is.
+    #[schema(value_type = Option<schema::Slug>)]
+    tenant: Option<String>,
+    /// Which adapter understands its requests.
+    provider: String,
+    /// A name for people.
+    name: String,
+    /// `enabled` or `disabled`.
+    status: &'static str,
+    /// Off: requests get 404 and nothing is stored.
+    enabled: bool,
+    /// No signature is checked, and every event is marked unverified.
+    unsigned: bool,
+    /// What to enter at the provider.
+    ingest_url: String,
+    /// What it must still be told.
+    missing_settings: Vec<String>,
+    /// Whether it has a secret.
+    has_secret: bool,
+    /// Until when the secret before the current one is accepted.
+    #[schema(value_type = Option<schema::Timestamp>)]
+    previous_expires_at: Option<Timestamp>,
+    /// The adapter's own settings; of a secret one only that it is set.
+    #[schema(value_type = Object)]
+    settings: Map<String, Value>,
+    /// How far a signed time may be off, either way.
+    tolerance_s: u64,
+    /// The largest body.
+    max_body_bytes: usize,
+    /// How long a dedup key blocks a second job.
+    dedup_window_s: u64,
+    /// Whether the body's hash is a second dedup key.
+    dedup_body: bool,
+    /// Which event types make a job; empty: all.
+    filter: Vec<String>,
+    /// Which queue its jobs wait in.
+    #[schema(value_type = schema::Priority)]
+    priority: Priority,
+    /// How its jobs run; `null`: the tenant's default.
+    #[schema(value_type = Option<schema::Executor>)]
+    executor: Option<Executor>,
+    /// How often its jobs are tried.
+    max_attempts: Option<u32>,
+    /// How long a failed job waits, attempt by attempt.
+    backoff_s: Option<Vec<u64>>,
+    /// How long a run may take in all.
+    run_timeout_s: Option<u64>,
+    /// How long a lease lasts.
+    lease_s: Option<u64>,
+    /// How many of its jobs may run at once.
+    concurrency: Option<u32>,
+    /// The networks its requests must come from; empty: any.
+    allow_from: Vec<String>,
+    /// When it was made.
+    #[schema(value_type = schema::Timestamp)]
+    created_at: Timestamp,
+    /// When it was last changed.
+    #[schema(value_type = schema::Timestamp)]
+    updated_at: Timestamp,
+    /// The secret, if Wakepost made it just now: shown once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+    /// What requests to its http executor are signed with, if it was made just now: shown once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    executor_secret: Option<String>,
+}
+
+async fn shown(context: &Context, live: &LiveSource) -> Result<SourceView, ApiError> {
+    let Source { id, provider, config, secrets, created_at, updated_at, .. } = live.source.clone();
+    let tenant = context.directory.tenant(live.source.tenant).await?;
     let mut settings = config.settings.clone();
-    settings.extend(
-        source
-            .secrets
-            .settings
-            .keys()
-            .map(|name| (name.clone(), json!("(secret)"))),
-    );
-    Ok(json!({
-        "id": source.id,
-        "tenant": tenant.map(|tenant| tenant.slug.clone()),
-        "provider": source.provider,
-        "name": config.name,
-        "enabled": config.enabled,
-        "unsigned": config.unsigned,
-        "ingest_url": format!("{}/in/{}", context.base_url, source.id),
-        "missing_settings": live.missing(),
-        "has_secret": source.secrets.current.is_some(),
-        "previous_expires_at": source.secrets.previous.as_ref().and(source.secrets.previous_expires_at),
-        "settings": settings,
-        "tolerance_s": live.tolerance().as_secs(),
-        "max_body_bytes": live.body_bytes_max(),
-        "dedup_window_s": config.dedup_window().as_secs(),
-        "dedup_body": live.dedups_body(),
-        "filter": config.filter,
-        "priority": live.priority(),
-        "executor": config.executor,
-        "max_attempts": config.max_attempts,
-        "backoff_s": config.backoff_s,
-        "run_timeout_s": config.run_timeout_s,
-        "lease_s": config.lease_s,
-        "concurrency": config.concurrency,
-        "allow_from": config.allow_from,
-        "created_at": source.created_at,
-        "updated_at": source.updated_at,
-    }))
+    settings.extend(secrets.settings.into_iter().map(|(name, _)| (name, json!("(secret)"))));
+    Ok(SourceView {
+        id,
+        tenant: tenant.map(|tenant| tenant.slug.clone()),
+        provider,
+        status: switched(config.enabled),
+        enabled: config.enabled,
+        unsigned: config.unsigned,
+        ingest_url: format!("{}/in/{id}", context.base_url),
+        missing_settings: live.missing(),
+        has_secret: secrets.current.is_some(),
+        previous_expires_at: secrets.previous.and(secrets.previous_expires_at),
+        settings,
+        tolerance_s: live.tolerance().as_secs(),
+        max_body_bytes: live.body_bytes_max(),
+        dedup_window_s: config.dedup_window().as_secs(),
+        dedup_body: live.dedups_body(),
+        name: config.name,
+        filter: config.filter,
+        priority: live.priority(),
+        executor: config.executor,
+        max_attempts: config.max_attempts,
+        backoff_s: config.backoff_s,
+        run_timeout_s: config.run_timeout_s,
+        lease_s: config.lease_s,
+        concurrency: config.concurrency,
+        allow_from: config.allow_from,
+        created_at,
+        updated_at,
+        secret: None,
+        executor_secret: None,
+    })
+}
+
+fn switched(enabled: bool) -> &'static str {
+    if enabled { "enabled" } else { "disabled" }
 }
 
 async fn opened(context: &Context, record: SourceRecord) -> Result<LiveSource, ApiError> {
@@ -94,25 +175,26 @@ async fn sealed(context: &Context, source: &Source) -> Result<SourceRecord, ApiE
 
 async fn find(call: &Call, tenant: TenantId, id: &str) -> Result<LiveSource, ApiError> {
     let id: SourceId = id.parse().map_err(|_| ApiError::not_found())?;
-    let record = call
-        .context
-        .store
-        .source(id)
-        .await?
-        .filter(|record| record.tenant == tenant);
+    let record = call.context.store.source(id).await?.filter(|record| record.tenant == tenant);
     opened(&call.context, record.ok_or_else(ApiError::not_found)?).await
 }
 
-/// Makes a source.
+/// Makes a source. One with settings still missing says so.
+#[utoipa::path(
+    post, path = "/sources", operation_id = "create_source", tag = "sources",
+    params(Tenant, Idempotent), request_body = NewSource,
+    responses(
+        (status = 201, description = "The source, with its secret if Wakepost made it.",
+         body = SourceView),
+        Keyed, Missing, Conflicting,
+    )
+)]
 pub async fn create(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Configure)?;
     let tenant = call.tenant().await?;
     let body: SourceBody = call.body()?;
     let context = &call.context;
-    let name = body
-        .provider
-        .clone()
-        .ok_or_else(|| ApiError::field("provider", "is required"))?;
+    let name = body.provider.clone().ok_or_else(|| ApiError::field("provider", "is required"))?;
     let provider = registry::find(&name).ok_or_else(|| unknown_provider(&name))?;
     let now = context.now();
     let mut source = Source {
@@ -124,47 +206,24 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
         created_at: now,
         updated_at: now,
     };
-    body.apply(
-        &mut source,
-        provider,
-        &context.config,
-        call.caller.reach == Reach::All,
-    )?;
+    body.apply(&mut source, provider, &context.config, call.caller.reach == Reach::All)?;
     let made_secret = make_secret(context, &mut source, provider);
     let made_executor_secret = make_executor_secret(context, &mut source);
     check(&source, provider)?;
     let record = sealed(context, &source).await?;
     let mut answer = shown(context, &opened(context, record.clone()).await?).await?;
     let once = call.once(tenant.id, StatusCode::CREATED, &answer).await?;
-    let audit = call.audit(
-        Some(tenant.id),
-        "source.create",
-        source.id.to_string(),
-        None,
-    );
+    let audit = call.audit(Some(tenant.id), "source.create", source.id.to_string(), None);
     let made = context.store.create_source(record, audit, once).await?;
     changed(&call, source.id);
-    if let Some(secret) = made_secret {
-        answer["secret"] = secret.into();
-    }
-    if let Some(secret) = made_executor_secret {
-        answer["executor_secret"] = secret.into();
-    }
-    call.answer_once(tenant.id, made, |()| {
-        once::json(StatusCode::CREATED, &answer)
-    })
-    .await
+    answer.secret = made_secret;
+    answer.executor_secret = made_executor_secret;
+    call.answer_once(tenant.id, made, |()| once::json(StatusCode::CREATED, &answer)).await
 }
 
 fn unknown_provider(name: &str) -> ApiError {
-    let known: Vec<&str> = registry::all()
-        .iter()
-        .map(|provider| provider.name())
-        .collect();
-    ApiError::field(
-        "provider",
-        format!("{name:?} is not known; there are {}", known.join(", ")),
-    )
+    let known: Vec<&str> = registry::all().iter().map(|provider| provider.name()).collect();
+    ApiError::field("provider", format!("{name:?} is not known; there are {}", known.join(", ")))
 }
 
 /// Makes the secret where the provider lets us choose it and nobody gave one.
@@ -180,10 +239,7 @@ fn make_secret(context: &Context, source: &mut Source, provider: &dyn Provider) 
 
 /// Makes the secret that requests to an http executor are signed with; shown once, where the URL is set.
 fn make_executor_secret(context: &Context, source: &mut Source) -> Option<String> {
-    let posts = matches!(
-        source.config.executor,
-        Some(wakepost_domain::executor::Executor::Http { .. })
-    );
+    let posts = matches!(source.config.executor, Some(Executor::Http { .. }));
     if !posts || source.secrets.executor.is_some() {
         return None;
     }
@@ -205,10 +261,9 @@ fn check(source: &Source, provider: &dyn Provider) -> Result<(), ApiError> {
         Err(problem) if problem.field == "secret" => {
             Err(ApiError::field("secret", problem.message))
         }
-        Err(problem) => Err(ApiError::field(
-            format!("settings.{}", problem.field),
-            problem.message,
-        )),
+        Err(problem) => {
+            Err(ApiError::field(format!("settings.{}", problem.field), problem.message))
+        }
     }
 }
 
@@ -218,15 +273,17 @@ fn changed(call: &Call, id: SourceId) {
     call.context.hub.tell(&format!("s:{id}"));
 }
 
-/// A tenant's sources.
+/// Lists a tenant's sources.
+#[utoipa::path(
+    get, path = "/sources", operation_id = "list_sources", tag = "sources",
+    params(PageQuery, Tenant),
+    responses((status = 200, description = "A page.", body = Listed<SourceView>), Keyed, Missing)
+)]
 pub async fn list(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Read)?;
     let tenant = call.tenant().await?;
-    let page = call.query::<PageQuery>()?.page()?;
-    let page = Page {
-        before: page.before.map(SourceId),
-        limit: page.limit,
-    };
+    let (Nothing {}, page) = call.list()?;
+    let page = Page { before: page.before.map(SourceId), limit: page.limit };
     let records = call.context.store.sources(tenant.id, page).await?;
     let last = records.last().map(|record| record.id.0);
     let mut rows = Vec::with_capacity(records.len());
@@ -236,163 +293,166 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
     Ok(once::json(StatusCode::OK, &listed(rows, last, page.limit)))
 }
 
-/// One source.
-pub async fn show(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+/// Shows one source.
+#[utoipa::path(
+    get, path = "/sources/{id}", operation_id = "get_source", tag = "sources",
+    params(("id" = schema::SourceId, Path), Tenant),
+    responses((status = 200, description = "The source.", body = SourceView), Keyed, Missing)
+)]
+pub async fn show(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Read)?;
     let tenant = call.tenant().await?;
     let live = find(&call, tenant.id, &id).await?;
-    Ok(once::json(
-        StatusCode::OK,
-        &shown(&call.context, &live).await?,
-    ))
+    call.no_query()?;
+    Ok(once::json(StatusCode::OK, &shown(&call.context, &live).await?))
 }
 
 /// Changes a source.
-pub async fn update(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(
+    patch, path = "/sources/{id}", operation_id = "update_source", tag = "sources",
+    params(("id" = schema::SourceId, Path), Tenant), request_body = SourceBody,
+    responses(
+        (status = 200, description = "The source.", body = SourceView),
+        Keyed, Missing, Conflicting,
+    )
+)]
+pub async fn update(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Configure)?;
     let tenant = call.tenant().await?;
     let live = find(&call, tenant.id, &id).await?;
     let body: SourceBody = call.body()?;
-    if body
-        .provider
-        .as_ref()
-        .is_some_and(|name| *name != live.source.provider)
-    {
-        return Err(ApiError::field(
-            "provider",
-            "cannot be changed: make another source",
-        ));
+    if body.provider.as_ref().is_some_and(|name| *name != live.source.provider) {
+        return Err(ApiError::field("provider", "cannot be changed: make another source"));
     }
     let mut source = live.source.clone();
-    body.apply(
-        &mut source,
-        live.provider,
-        &call.context.config,
-        call.caller.reach == Reach::All,
-    )?;
+    body.apply(&mut source, live.provider, &call.context.config, call.caller.reach == Reach::All)?;
     let executor_secret = make_executor_secret(&call.context, &mut source);
     check(&source, live.provider)?;
     let mut answer = save(&call, source, "source.update").await?;
-    if let Some(secret) = executor_secret {
-        answer["executor_secret"] = secret.into();
-    }
+    answer.executor_secret = executor_secret;
     Ok(once::json(StatusCode::OK, &answer))
 }
 
 /// Stores a changed source, unless somebody else changed it meanwhile.
-async fn save(call: &Call, mut source: Source, action: &str) -> Result<Value, ApiError> {
+async fn save(call: &Call, mut source: Source, action: &str) -> Result<SourceView, ApiError> {
     let context = &call.context;
     let seen = source.updated_at;
     // Two changes within a millisecond must still differ.
-    source.updated_at = context
-        .now()
-        .max(Timestamp::from_millis(seen.as_millis() + 1));
+    source.updated_at = context.now().max(Timestamp::from_millis(seen.as_millis() + 1));
     let record = sealed(context, &source).await?;
     let audit = call.audit(Some(source.tenant), action, source.id.to_string(), None);
-    context
-        .store
-        .update_source(record.clone(), seen, audit)
-        .await?;
+    context.store.update_source(record.clone(), seen, audit).await?;
     changed(call, source.id);
     shown(context, &opened(context, record).await?).await
 }
 
 /// Deletes a source. Its events and jobs stay.
-pub async fn remove(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(
+    delete, path = "/sources/{id}", operation_id = "delete_source", tag = "sources",
+    params(("id" = schema::SourceId, Path), Tenant),
+    responses((status = 204, description = "It is gone."), Keyed, Missing)
+)]
+pub async fn remove(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Configure)?;
     let tenant = call.tenant().await?;
-    let id: SourceId = id.parse().map_err(|_| ApiError::not_found())?;
+    let id = find(&call, tenant.id, &id).await?.source.id;
+    call.no_query()?;
     let audit = call.audit(Some(tenant.id), "source.delete", id.to_string(), None);
-    call.context
-        .store
-        .delete_source(tenant.id, id, audit)
-        .await?;
+    call.context.store.delete_source(tenant.id, id, audit).await?;
     changed(&call, id);
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Accepts requests again.
-pub async fn enable(path: Path<String>, call: Call) -> Result<Response, ApiError> {
-    switch(path, call, true).await
+/// Lets a source accept requests again.
+#[utoipa::path(
+    post, path = "/sources/{id}/enable", operation_id = "enable_source", tag = "sources",
+    params(("id" = schema::SourceId, Path), Tenant),
+    responses((status = 200, description = "`enabled`.", body = Moved), Keyed, Missing, Conflicting)
+)]
+pub async fn enable(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
+    switch(id, call, true).await
 }
 
-/// Answers 404 from now on.
-pub async fn disable(path: Path<String>, call: Call) -> Result<Response, ApiError> {
-    switch(path, call, false).await
+/// Lets a source answer 404 from now on.
+#[utoipa::path(
+    post, path = "/sources/{id}/disable", operation_id = "disable_source", tag = "sources",
+    params(("id" = schema::SourceId, Path), Tenant),
+    responses((status = 200, description = "`disabled`.", body = Moved), Keyed, Missing, Conflicting)
+)]
+pub async fn disable(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
+    switch(id, call, false).await
 }
 
-async fn switch(Path(id): Path<String>, call: Call, enabled: bool) -> Result<Response, ApiError> {
+async fn switch(id: String, call: Call, enabled: bool) -> Result<Response, ApiError> {
     call.need(Right::Operate)?;
     let tenant = call.tenant().await?;
     let mut source = find(&call, tenant.id, &id).await?.source;
+    call.body::<Nothing>()?;
     source.config.enabled = enabled;
-    let action = if enabled {
-        "source.enable"
-    } else {
-        "source.disable"
-    };
-    save(&call, source, action).await?;
-    let status = if enabled { "enabled" } else { "disabled" };
-    Ok(once::json(
-        StatusCode::OK,
-        &json!({"id": id, "status": status}),
-    ))
+    save(&call, source, if enabled { "source.enable" } else { "source.disable" }).await?;
+    Ok(once::json(StatusCode::OK, &Moved { id, status: switched(enabled) }))
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 struct Rotation {
+    /// The new secret; left out, Wakepost makes one, if the provider lets it.
+    #[schema(min_length = 1, max_length = 4096)]
     secret: Option<String>,
+    /// How long the old one is still accepted; a day unless asked otherwise.
+    #[schema(maximum = 2592000)]
     grace_s: Option<u64>,
 }
 
-/// Takes a new secret; the old one is accepted for a while longer.
-pub async fn rotate(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+/// Takes a new secret. The old one is accepted for a while longer.
+#[utoipa::path(
+    post, path = "/sources/{id}/rotate", operation_id = "rotate_source", tag = "sources",
+    params(("id" = schema::SourceId, Path), Tenant), request_body = Rotation,
+    responses(
+        (status = 200, description = "The source, with its secret if Wakepost made it.",
+         body = SourceView),
+        Keyed, Missing, Conflicting,
+    )
+)]
+pub async fn rotate(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Operate)?;
     let tenant = call.tenant().await?;
     let live = find(&call, tenant.id, &id).await?;
     let rotation: Rotation = call.body()?;
+    check_secret(rotation.secret.as_deref())?;
     if rotation.grace_s.is_some_and(|grace| grace > GRACE_MAX_S) {
-        return Err(ApiError::field(
-            "grace_s",
-            format!("must be at most {GRACE_MAX_S}"),
-        ));
+        return Err(ApiError::field("grace_s", format!("must be at most {GRACE_MAX_S}")));
     }
-    let mut source = live.source.clone();
     let grace = rotation.grace_s.map_or(GRACE, Duration::from_secs);
-    let given = rotation.secret.clone();
-    let made = given.clone().or_else(|| {
-        live.provider
-            .generate_secret(&live.settings, call.context.entropy.as_ref())
-    });
-    let Some(secret) = made else {
-        return Err(ApiError::field(
-            "secret",
-            "is required: this provider makes it",
-        ));
+    let made = match rotation.secret {
+        Some(_) => None,
+        None => live.provider.generate_secret(&live.settings, call.context.entropy.as_ref()),
     };
-    source.secrets.previous = source.secrets.current.replace(secret.clone());
+    let Some(secret) = rotation.secret.or_else(|| made.clone()) else {
+        return Err(ApiError::field("secret", "is required: this provider makes it"));
+    };
+    let mut source = live.source.clone();
+    source.secrets.previous = source.secrets.current.replace(secret);
     source.secrets.previous_expires_at = Some(call.context.now().after(grace));
     check(&source, live.provider)?;
     let mut answer = save(&call, source, "source.rotate").await?;
-    if given.is_none() {
-        answer["secret"] = secret.into();
-    }
+    answer.secret = made;
     Ok(once::json(StatusCode::OK, &answer))
 }
 
-/// The latest requests that were refused or repeated.
-pub async fn receipts(Path(id): Path<String>, call: Call) -> Result<Response, ApiError> {
+/// Lists a source's latest requests that were refused or repeated.
+#[utoipa::path(
+    get, path = "/sources/{id}/receipts", operation_id = "list_source_receipts", tag = "sources",
+    params(("id" = schema::SourceId, Path), PageQuery, Tenant),
+    responses((status = 200, description = "A page.", body = Listed<ReceiptView>), Keyed, Missing)
+)]
+pub async fn receipts(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Read)?;
     let tenant = call.tenant().await?;
     let live = find(&call, tenant.id, &id).await?;
-    let page = call.query::<PageQuery>()?.page()?;
-    let rows = call
-        .context
-        .store
-        .source_receipts(tenant.id, live.source.id, page)
-        .await?;
+    let (Nothing {}, page) = call.list()?;
+    let rows = call.context.store.source_receipts(tenant.id, live.source.id, page).await?;
     let last = rows.last().map(|row| row.id.0);
-    let shown = rows.iter().map(super::inbox::shown_receipt).collect();
+    let shown: Vec<_> = rows.into_iter().map(shown_receipt).collect();
     Ok(once::json(StatusCode::OK, &listed(shown, last, page.limit)))
 }

@@ -1,191 +1,271 @@
-//! Tenants, and the audit trail. Only a key of all tenants has them.
+//! Tenants, and the audit trail. Only a key of all tenants has the former.
 
-use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
-use wakepost_domain::TenantId;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use wakepost_domain::access::{Reach, Right};
 use wakepost_domain::executor::Executor;
 use wakepost_domain::tenant::{Tenant, TenantSettings, is_slug};
+use wakepost_domain::{AuditId, TenantId, Timestamp, Ulid};
+use wakepost_store::moves::AuditRow;
 
-use super::call::Call;
+use super::call::{At, Call, Nothing, given};
+use super::describe::{self, Conflicting, Idempotent, Keyed, Missing};
 use super::error::ApiError;
 use super::once;
-use super::page::{PageQuery, listed};
+use super::page::{Listed, PageQuery, cut, listed};
+use super::sources::check_executor;
 use super::work::{check_attempts, check_backoff, check_name};
+use crate::config::Config;
+use crate::schema;
 
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
-struct Changes {
+/// A tenant in a request. A field that is left out stays as it is; `null` sets it back to its default.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = TenantFields)]
+struct Fields {
+    /// The name in URLs and flags. It cannot be changed.
+    #[schema(value_type = Option<schema::Slug>)]
     slug: Option<String>,
+    /// A name for people.
+    #[schema(value_type = Option<schema::Name>)]
     name: Option<String>,
-    weight: Option<u32>,
-    concurrency: Option<u32>,
-    default_executor: Option<Executor>,
-    max_attempts: Option<u32>,
-    backoff_s: Option<Vec<u64>>,
+    /// Its share of claims, beside others.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    weight: Option<Option<u32>>,
+    /// How many of its jobs may run at once.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u32>, minimum = 1)]
+    concurrency: Option<Option<u32>>,
+    /// How its jobs run, where the source does not say.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<schema::Executor>)]
+    default_executor: Option<Option<Executor>>,
+    /// How often its jobs are tried.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<schema::Attempts>)]
+    max_attempts: Option<Option<u32>>,
+    /// How long a failed job waits; the first stands before its second try.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<schema::Backoff>)]
+    backoff_s: Option<Option<Vec<u64>>>,
 }
 
-impl Changes {
-    fn apply(self, settings: &mut TenantSettings) -> Result<(), ApiError> {
+schema::requiring!(NewTenant: Fields, ["slug", "name"]);
+
+impl Fields {
+    fn apply(self, settings: &mut TenantSettings, config: &Config) -> Result<(), ApiError> {
         if let Some(name) = self.name {
             check_name("name", &name)?;
             settings.name = name;
         }
-        if let Some(weight) = self.weight {
-            if !(1..=1000).contains(&weight) {
-                return Err(ApiError::field("weight", "must be from 1 to 1000"));
-            }
-            settings.weight = Some(weight);
+        if self.weight.flatten().is_some_and(|weight| !(1..=1000).contains(&weight)) {
+            return Err(ApiError::field("weight", "must be from 1 to 1000"));
         }
-        if let Some(concurrency) = self.concurrency {
-            if concurrency == 0 {
-                return Err(ApiError::field("concurrency", "must be at least 1"));
-            }
-            settings.concurrency = Some(concurrency);
+        if self.concurrency.flatten() == Some(0) {
+            return Err(ApiError::field("concurrency", "must be at least 1"));
         }
-        check_attempts(self.max_attempts)?;
-        check_backoff(self.backoff_s.as_deref())?;
-        settings.default_executor = self.default_executor.or(settings.default_executor.take());
-        settings.max_attempts = self.max_attempts.or(settings.max_attempts);
-        settings.backoff_s = self.backoff_s.or(settings.backoff_s.take());
+        if let Some(Some(executor)) = &self.default_executor {
+            check_executor("default_executor", executor, config, true)?;
+        }
+        check_attempts("max_attempts", self.max_attempts.flatten())?;
+        check_backoff(self.backoff_s.as_ref().and_then(Option::as_deref))?;
+        settings.weight = self.weight.unwrap_or(settings.weight);
+        settings.concurrency = self.concurrency.unwrap_or(settings.concurrency);
+        settings.max_attempts = self.max_attempts.unwrap_or(settings.max_attempts);
+        if let Some(executor) = self.default_executor {
+            settings.default_executor = executor;
+        }
+        if let Some(backoff) = self.backoff_s {
+            settings.backoff_s = backoff;
+        }
         Ok(())
     }
 }
 
-fn shown(tenant: &Tenant) -> Value {
+/// A tenant.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Tenant)]
+struct TenantView {
+    /// Its slug.
+    #[schema(value_type = schema::Slug)]
+    id: String,
+    /// Its slug.
+    #[schema(value_type = schema::Slug)]
+    slug: String,
+    /// A name for people.
+    name: String,
+    /// Its share of claims, beside others.
+    weight: u32,
+    /// How many of its jobs may run at once.
+    concurrency: Option<u32>,
+    /// How its jobs run, where the source does not say.
+    #[schema(value_type = Option<schema::Executor>)]
+    default_executor: Option<Executor>,
+    /// How often its jobs are tried.
+    max_attempts: Option<u32>,
+    /// How long a failed job waits.
+    backoff_s: Option<Vec<u64>>,
+    /// When it was made.
+    #[schema(value_type = schema::Timestamp)]
+    created_at: Timestamp,
+}
+
+fn shown(tenant: &Tenant) -> TenantView {
     let settings = &tenant.settings;
-    json!({
-        "id": tenant.slug,
-        "slug": tenant.slug,
-        "name": settings.name,
-        "weight": settings.turn_weight(),
-        "concurrency": settings.concurrency,
-        "default_executor": settings.default_executor,
-        "max_attempts": settings.max_attempts,
-        "backoff_s": settings.backoff_s,
-        "created_at": tenant.created_at,
-    })
+    TenantView {
+        id: tenant.slug.clone(),
+        slug: tenant.slug.clone(),
+        name: settings.name.clone(),
+        weight: settings.turn_weight(),
+        concurrency: settings.concurrency,
+        default_executor: settings.default_executor.clone(),
+        max_attempts: settings.max_attempts,
+        backoff_s: settings.backoff_s.clone(),
+        created_at: tenant.created_at,
+    }
 }
 
 /// Only a key of all tenants may see or change tenants.
 fn need_all(call: &Call) -> Result<(), ApiError> {
     call.need(Right::Administer)?;
-    if call.caller.reach == Reach::All {
-        Ok(())
-    } else {
-        Err(ApiError::forbidden())
-    }
+    if call.caller.reach == Reach::All { Ok(()) } else { Err(ApiError::forbidden()) }
 }
 
-/// All tenants.
+async fn find(call: &Call, slug: &str) -> Result<Tenant, ApiError> {
+    let found = call.context.directory.tenant_by_slug(slug).await?;
+    found.map(|tenant| (*tenant).clone()).ok_or_else(ApiError::not_found)
+}
+
+/// Lists all tenants. Only for an admin key of all tenants.
+#[utoipa::path(
+    get, path = "/tenants", operation_id = "list_tenants", tag = "tenants", params(PageQuery),
+    responses((status = 200, description = "A page.", body = Listed<TenantView>), Keyed)
+)]
 pub async fn list(call: Call) -> Result<Response, ApiError> {
     need_all(&call)?;
+    let (Nothing {}, page) = call.list()?;
     let tenants = call.context.store.tenants().await?;
-    let rows = tenants.iter().map(shown).collect();
-    Ok(once::json(StatusCode::OK, &listed(rows, None, u32::MAX)))
+    // Its number tells apart two tenants of one millisecond.
+    let place = |tenant: &Tenant| Ulid::from_parts(tenant.created_at, tenant.id.0 as u128);
+    let (tenants, last) = cut(tenants, place, page);
+    let rows: Vec<_> = tenants.iter().map(shown).collect();
+    Ok(once::json(StatusCode::OK, &listed(rows, last, page.limit)))
 }
 
-/// Makes a tenant.
+/// Makes a tenant. Only for an admin key of all tenants.
+#[utoipa::path(
+    post, path = "/tenants", operation_id = "create_tenant", tag = "tenants", params(Idempotent),
+    request_body = NewTenant,
+    responses((status = 201, description = "The tenant.", body = TenantView), Keyed, Conflicting)
+)]
 pub async fn create(call: Call) -> Result<Response, ApiError> {
     need_all(&call)?;
-    let mut new: Changes = call.body()?;
-    let slug = new
-        .slug
-        .take()
-        .ok_or_else(|| ApiError::field("slug", "is required"))?;
+    let mut new: Fields = call.body()?;
+    let slug = new.slug.take().ok_or_else(|| ApiError::field("slug", "is required"))?;
     if !is_slug(&slug) {
-        return Err(ApiError::field(
-            "slug",
-            "must be 1 to 63 of a-z, 0-9 and inner hyphens",
-        ));
+        return Err(ApiError::field("slug", "must be 1 to 63 of a-z, 0-9 and inner hyphens"));
+    }
+    if new.name.is_none() {
+        return Err(ApiError::field("name", "is required"));
     }
     let mut settings = TenantSettings::default();
-    new.apply(&mut settings)?;
-    let remembered = Tenant {
-        id: TenantId(0),
-        slug: slug.clone(),
-        settings: settings.clone(),
-        created_at: call.context.now(),
-    };
-    let once = call
-        .once(TenantId::DEFAULT, StatusCode::CREATED, &shown(&remembered))
-        .await?;
-    let audit = call.audit(None, "tenant.create", slug.clone(), None);
-    let made = call
-        .context
-        .store
-        .create_tenant(slug, settings, audit, once)
-        .await?;
+    new.apply(&mut settings, &call.context.config)?;
+    let created_at = call.context.now();
+    let made = Tenant { id: TenantId(0), slug, settings, created_at };
+    // The same text now and on a repeat; the stored time may be a moment later.
+    let answer = shown(&made);
+    let once = call.once(TenantId::DEFAULT, StatusCode::CREATED, &answer).await?;
+    let audit = call.audit(None, "tenant.create", made.slug.clone(), None);
+    let made = call.context.store.create_tenant(made.slug, made.settings, audit, once).await?;
     call.context.directory.forget_tenants();
     call.context.hub.tell("t");
-    call.answer_once(TenantId::DEFAULT, made, |tenant| {
-        once::json(StatusCode::CREATED, &shown(&tenant))
-    })
-    .await
+    let now = |_| once::json(StatusCode::CREATED, &answer);
+    call.answer_once(TenantId::DEFAULT, made, now).await
 }
 
-/// One tenant.
-pub async fn show(Path(slug): Path<String>, call: Call) -> Result<Response, ApiError> {
+/// Shows one tenant. Only for an admin key of all tenants.
+#[utoipa::path(
+    get, path = "/tenants/{slug}", operation_id = "get_tenant", tag = "tenants",
+    params(("slug" = schema::Slug, Path)),
+    responses((status = 200, description = "The tenant.", body = TenantView), Keyed, Missing)
+)]
+pub async fn show(At(slug): At<String>, call: Call) -> Result<Response, ApiError> {
     need_all(&call)?;
-    let tenant = call
-        .context
-        .directory
-        .tenant_by_slug(&slug)
-        .await?
-        .ok_or_else(ApiError::not_found)?;
+    let tenant = find(&call, &slug).await?;
+    call.no_query()?;
     Ok(once::json(StatusCode::OK, &shown(&tenant)))
 }
 
-/// Changes a tenant.
-pub async fn update(Path(slug): Path<String>, call: Call) -> Result<Response, ApiError> {
+/// Changes a tenant. Only for an admin key of all tenants.
+#[utoipa::path(
+    patch, path = "/tenants/{slug}", operation_id = "update_tenant", tag = "tenants",
+    params(("slug" = schema::Slug, Path)), request_body = Fields,
+    responses((status = 200, description = "The tenant.", body = TenantView), Keyed, Missing)
+)]
+pub async fn update(At(slug): At<String>, call: Call) -> Result<Response, ApiError> {
     need_all(&call)?;
-    let tenant = call
-        .context
-        .directory
-        .tenant_by_slug(&slug)
-        .await?
-        .ok_or_else(ApiError::not_found)?;
-    let changes: Changes = call.body()?;
-    if changes.slug.is_some() {
+    let mut tenant = find(&call, &slug).await?;
+    let changes: Fields = call.body()?;
+    if changes.slug.as_ref().is_some_and(|new| *new != slug) {
         return Err(ApiError::field("slug", "cannot be changed"));
     }
-    let mut tenant = (*tenant).clone();
-    changes.apply(&mut tenant.settings)?;
+    changes.apply(&mut tenant.settings, &call.context.config)?;
     let audit = call.audit(Some(tenant.id), "tenant.update", slug, None);
-    call.context
-        .store
-        .update_tenant(tenant.id, tenant.settings.clone(), audit)
-        .await?;
+    call.context.store.update_tenant(tenant.id, tenant.settings.clone(), audit).await?;
     call.context.directory.forget_tenants();
     call.context.hub.tell("t");
     Ok(once::json(StatusCode::OK, &shown(&tenant)))
 }
 
 /// Who did what.
+#[derive(Serialize, ToSchema)]
+#[schema(as = AuditEntry)]
+struct AuditView {
+    /// Its id.
+    #[schema(value_type = schema::AuditId)]
+    id: AuditId,
+    /// When.
+    #[schema(value_type = schema::Timestamp)]
+    at: Timestamp,
+    /// Which key, or which job's key.
+    actor: String,
+    /// What was done.
+    action: String,
+    /// To what.
+    target: String,
+    /// Why.
+    note: Option<String>,
+}
+
+fn shown_entry(row: AuditRow) -> AuditView {
+    AuditView {
+        id: row.id,
+        at: row.id.0.time(),
+        actor: row.actor,
+        action: row.action,
+        target: row.target,
+        note: row.note,
+    }
+}
+
+/// Lists who did what. A key of all tenants sees all of it, unless it names one.
+#[utoipa::path(
+    get, path = "/audit", operation_id = "list_audit", tag = "tenants",
+    params(PageQuery, describe::Tenant),
+    responses((status = 200, description = "A page.", body = Listed<AuditView>), Keyed, Missing)
+)]
 pub async fn audit(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Administer)?;
     let tenant = match call.caller.reach == Reach::All && !call.names_tenant() {
         true => None,
         false => Some(call.tenant().await?.id),
     };
-    let page = call.query::<PageQuery>()?.page()?;
+    let (Nothing {}, page) = call.list()?;
     let rows = call.context.store.audit(tenant, page).await?;
     let last = rows.last().map(|row| row.id.0);
-    let shown = rows.iter().map(|row| {
-        json!({
-            "id": row.id,
-            "at": row.id.0.time(),
-            "actor": row.actor,
-            "action": row.action,
-            "target": row.target,
-            "note": row.note,
-        })
-    });
-    Ok(once::json(
-        StatusCode::OK,
-        &listed(shown.collect(), last, page.limit),
-    ))
+    let shown: Vec<_> = rows.into_iter().map(shown_entry).collect();
+    Ok(once::json(StatusCode::OK, &listed(shown, last, page.limit)))
 }

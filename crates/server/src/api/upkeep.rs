@@ -2,24 +2,37 @@
 
 use axum::response::Response;
 use http::StatusCode;
-use serde_json::json;
+use serde::Serialize;
+use utoipa::ToSchema;
 use wakepost_domain::access::{Reach, Right};
 
-use super::call::Call;
+use super::call::{Call, Nothing};
+use super::describe::Keyed;
 use super::error::ApiError;
 use super::once;
 use crate::workers::{rescue, timers};
 
-/// Rescues what is stuck, now.
+/// What a sweep did.
+#[derive(Serialize, ToSchema)]
+struct Swept {
+    /// How many lost leases were taken back.
+    rescued: usize,
+    /// How many lanes were looked at.
+    lanes: usize,
+}
+
+/// Rescues what is stuck, now. Only for an admin key of all tenants.
+#[utoipa::path(
+    post, path = "/admin/sweep", operation_id = "sweep", tag = "operations",
+    responses((status = 200, description = "Done.", body = Swept), Keyed)
+)]
 pub async fn sweep(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Administer)?;
     if call.caller.reach != Reach::All {
         return Err(ApiError::forbidden());
     }
+    call.body::<Nothing>()?;
     let rescued = rescue::rescue(&call.context).await?;
     let lanes = timers::resync(&call.context).await?;
-    Ok(once::json(
-        StatusCode::OK,
-        &json!({"rescued": rescued, "lanes": lanes}),
-    ))
+    Ok(once::json(StatusCode::OK, &Swept { rescued, lanes }))
 }

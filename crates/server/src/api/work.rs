@@ -1,12 +1,14 @@
 //! What the rooms about work share: checks of their fields, and a single item whole.
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
 use wakepost_domain::advice::{self, EffectCounts};
 use wakepost_domain::effect::EffectState;
 use wakepost_domain::tenant::Tenant;
-use wakepost_domain::work::WorkKind;
-use wakepost_domain::{TenantId, Ulid, WorkId, limits};
+use wakepost_domain::transition::{self, Move};
+use wakepost_domain::work::{State, WorkKind};
+use wakepost_domain::{TenantId, Timestamp, Ulid, WorkId, limits};
 use wakepost_store::moves::{EffectRow, Once, Replay, ReplayFrom, WorkRow};
 use wakepost_store::vault::{Slot, TenantKey};
 
@@ -14,6 +16,7 @@ use super::call::Call;
 use super::error::ApiError;
 use super::once;
 use crate::context::Context;
+use crate::schema;
 use crate::view::{WorkView, open_json, work_view};
 
 /// A free name: visible, and not too long.
@@ -32,20 +35,18 @@ fn check_text(field: &str, text: &str, chars_max: usize) -> Result<(), ApiError>
         && !text.chars().any(char::is_control);
     match fits {
         true => Ok(()),
-        false => Err(ApiError::field(
-            field,
-            format!("must be 1 to {chars_max} visible characters"),
-        )),
+        false => {
+            Err(ApiError::field(field, format!("must be 1 to {chars_max} visible characters")))
+        }
     }
 }
 
 /// How often something may be tried.
-pub fn check_attempts(attempts: Option<u32>) -> Result<(), ApiError> {
+pub fn check_attempts(field: &str, attempts: Option<u32>) -> Result<(), ApiError> {
     match attempts {
-        Some(n) if !(1..=limits::ATTEMPTS_MAX).contains(&n) => Err(ApiError::field(
-            "max_attempts",
-            format!("must be from 1 to {}", limits::ATTEMPTS_MAX),
-        )),
+        Some(n) if !(1..=limits::ATTEMPTS_MAX).contains(&n) => {
+            Err(ApiError::field(field, format!("must be from 1 to {}", limits::ATTEMPTS_MAX)))
+        }
         _ => Ok(()),
     }
 }
@@ -54,26 +55,21 @@ pub fn check_attempts(attempts: Option<u32>) -> Result<(), ApiError> {
 pub fn check_backoff(delays: Option<&[u64]>) -> Result<(), ApiError> {
     let longest = wakepost_domain::backoff::DELAY_MAX.as_secs();
     match delays {
-        Some(list) if list.is_empty() || list.len() > limits::ATTEMPTS_MAX as usize => {
-            Err(ApiError::field(
-                "backoff_s",
-                format!("must have 1 to {} delays", limits::ATTEMPTS_MAX),
-            ))
+        Some(list) if list.is_empty() || list.len() > limits::ATTEMPTS_MAX as usize => Err(
+            ApiError::field("backoff_s", format!("must have 1 to {} delays", limits::ATTEMPTS_MAX)),
+        ),
+        Some(list) if list.iter().any(|delay| *delay > longest) => {
+            Err(ApiError::field("backoff_s", format!("no delay may be over {longest} seconds")))
         }
-        Some(list) if list.iter().any(|delay| *delay > longest) => Err(ApiError::field(
-            "backoff_s",
-            format!("no delay may be over {longest} seconds"),
-        )),
         _ => Ok(()),
     }
 }
 
-/// Why an operator does something: required where it is asked for.
-pub fn check_note(note: Option<String>) -> Result<String, ApiError> {
-    let note = note.ok_or_else(|| ApiError::field("note", "is required: who, and why"))?;
+/// Why an operator does something: a few words at least.
+pub fn check_note(note: &str) -> Result<(), ApiError> {
     let fits = !note.trim().is_empty() && note.chars().count() <= limits::NOTE_CHARS_MAX;
     match fits {
-        true => Ok(note),
+        true => Ok(()),
         false => Err(ApiError::field(
             "note",
             format!("must be 1 to {} characters", limits::NOTE_CHARS_MAX),
@@ -81,34 +77,46 @@ pub fn check_note(note: Option<String>) -> Result<String, ApiError> {
     }
 }
 
+/// A JSON document: not too large.
+pub fn check_document(field: &str, document: Option<&RawValue>) -> Result<(), ApiError> {
+    match document {
+        Some(document) if document.get().len() > limits::DOCUMENT_BYTES_MAX => {
+            let message = format!("must have at most {} bytes", limits::DOCUMENT_BYTES_MAX);
+            Err(ApiError::field(field, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where something stands after a call.
+#[derive(Serialize, ToSchema)]
+pub struct Moved {
+    /// Its id.
+    pub id: String,
+    /// Where it stands.
+    pub status: &'static str,
+}
+
+/// A request that cannot be read, unless its move is not possible anyway: a conflict is told first.
+pub fn or_conflict(row: &WorkRow, wanted: Move, refusal: ApiError) -> ApiError {
+    match transition::next(row.state, wanted) {
+        Ok(_) => refusal,
+        Err(conflict) => ApiError::invalid_state(conflict.to_string()),
+    }
+}
+
 /// The job with this id; another tenant's is not found.
 pub async fn find(context: &Context, tenant: TenantId, id: &str) -> Result<WorkRow, ApiError> {
-    let kind = WorkKind::ALL
-        .into_iter()
-        .find(|kind| WorkId::parse(id, *kind).is_ok());
-    let id = kind
-        .and_then(|kind| WorkId::parse(id, kind).ok())
-        .ok_or_else(ApiError::not_found)?;
-    let row = context
-        .store
-        .work(tenant, id)
-        .await?
-        .ok_or_else(ApiError::not_found)?;
-    if Some(row.kind) == kind {
-        Ok(row)
-    } else {
-        Err(ApiError::not_found())
-    }
+    let kind = WorkKind::ALL.into_iter().find(|kind| WorkId::parse(id, *kind).is_ok());
+    let id = kind.and_then(|kind| WorkId::parse(id, kind).ok()).ok_or_else(ApiError::not_found)?;
+    let row = context.store.work(tenant, id).await?.ok_or_else(ApiError::not_found)?;
+    if Some(row.kind) == kind { Ok(row) } else { Err(ApiError::not_found()) }
 }
 
 /// The job with this id, and nothing but a job.
 pub async fn find_job(context: &Context, tenant: TenantId, id: &str) -> Result<WorkRow, ApiError> {
     let row = find(context, tenant, id).await?;
-    if row.kind == WorkKind::Job {
-        Ok(row)
-    } else {
-        Err(ApiError::not_found())
-    }
+    if row.kind == WorkKind::Job { Ok(row) } else { Err(ApiError::not_found()) }
 }
 
 /// Views of rows, without details.
@@ -120,36 +128,29 @@ pub async fn views(
     let ids: Vec<_> = rows.iter().map(|row| row.lane).collect();
     let lanes = context.directory.lanes(&ids).await?;
     let view = |row: WorkRow| {
-        let lane = lanes
-            .iter()
-            .find(|lane| lane.id == row.lane)
-            .map(|lane| &**lane);
+        let lane = lanes.iter().find(|lane| lane.id == row.lane).map(|lane| &**lane);
         work_view(row, lane, &tenant.slug)
     };
     Ok(rows.into_iter().map(view).collect())
 }
 
 /// One item whole: documents, effects, runs, advice.
-pub async fn detail(context: &Context, tenant: &Tenant, row: WorkRow) -> Result<Value, ApiError> {
+pub async fn detail(
+    context: &Context,
+    tenant: &Tenant,
+    row: WorkRow,
+) -> Result<WorkView, ApiError> {
     let key = context.vault.key(tenant.id).await?;
     let states = context.store.job_states(vec![row.id]).await?;
-    let state = states
-        .into_iter()
-        .next()
-        .map(|(_, state)| state)
-        .unwrap_or_default();
+    let state = states.into_iter().next().map(|(_, state)| state).unwrap_or_default();
     let effects = context.store.effects(tenant.id, row.scope).await?;
     let runs = context.store.runs(tenant.id, row.id).await?;
     let advice = advice::next_action(row.state, row.held, counts(&effects));
     let (id, scope) = (row.id, row.scope);
-    let mut view = views(context, tenant, vec![row])
-        .await?
-        .pop()
-        .ok_or_else(ApiError::not_found)?;
+    let mut view =
+        views(context, tenant, vec![row]).await?.pop().ok_or_else(ApiError::not_found)?;
     let document = |slot: Slot<'_>, record: Option<wakepost_store::vault::Sealed>| {
-        record
-            .map(|record| open_json(&key, slot, &record))
-            .transpose()
+        record.map(|record| open_json(&key, slot, &record)).transpose()
     };
     let reply = match state.reply {
         Some(record) => {
@@ -165,12 +166,15 @@ pub async fn detail(context: &Context, tenant: &Tenant, row: WorkRow) -> Result<
         cost: state.cost,
         effects: effects
             .iter()
-            .map(|effect| shown_effect(&key, scope, effect))
-            .collect::<Result<_, _>>()?,
+            .map(|effect| {
+                let view = shown_effect(&key, scope, effect)?;
+                Ok(serde_json::to_value(view).expect("a view is plain data"))
+            })
+            .collect::<Result<_, ApiError>>()?,
         runs,
         next_action: advice,
     });
-    Ok(serde_json::to_value(view).expect("a view is plain data"))
+    Ok(view)
 }
 
 /// How many effects happened, and how many nobody can vouch for.
@@ -178,45 +182,65 @@ pub fn counts(effects: &[EffectRow]) -> EffectCounts {
     EffectCounts::of(effects.iter().map(|effect| (effect.state, effect.alive)))
 }
 
-fn shown_effect(key: &TenantKey, scope: Ulid, effect: &EffectRow) -> Result<Value, ApiError> {
-    let result = match &effect.result {
-        Some(record) => Some(open_json(
-            key,
-            Slot::EffectResult(scope, &effect.key),
-            record,
-        )?),
-        None => None,
-    };
-    let word = match effect.state {
+/// An entry of the side-effect ledger.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Effect)]
+pub struct EffectView {
+    /// Its name.
+    key: String,
+    /// `begun`, `in_doubt`, `committed` or `aborted`.
+    state: &'static str,
+    /// What it would do.
+    description: Option<String>,
+    /// What the other side can tell a repeat by.
+    idempotency_key: String,
+    /// What it came to.
+    #[schema(value_type = Value)]
+    result: Option<Box<RawValue>>,
+    /// Why it did not happen.
+    error: Option<String>,
+    /// When it was begun first.
+    #[schema(value_type = schema::Timestamp)]
+    begun_at: Timestamp,
+    /// When it was resolved.
+    #[schema(value_type = Option<schema::Timestamp>)]
+    resolved_at: Option<Timestamp>,
+}
+
+fn shown_effect(key: &TenantKey, scope: Ulid, effect: &EffectRow) -> Result<EffectView, ApiError> {
+    let slot = Slot::EffectResult(scope, &effect.key);
+    let result = effect.result.as_ref().map(|record| open_json(key, slot, record)).transpose()?;
+    let state = match effect.state {
         EffectState::Begun if effect.alive => "begun",
         EffectState::Begun => "in_doubt",
         EffectState::Committed => "committed",
         EffectState::Aborted => "aborted",
     };
-    Ok(json!({
-        "key": effect.key,
-        "state": word,
-        "description": effect.description,
-        "idempotency_key": super::effects::idempotency_key(scope, &effect.key),
-        "result": result,
-        "error": effect.error,
-        "begun_at": effect.begun_at,
-        "resolved_at": effect.resolved_at,
-    }))
+    Ok(EffectView {
+        key: effect.key.clone(),
+        state,
+        description: effect.description.clone(),
+        idempotency_key: super::effects::idempotency_key(scope, &effect.key),
+        result,
+        error: effect.error.clone(),
+        begun_at: effect.begun_at,
+        resolved_at: effect.resolved_at,
+    })
 }
 
 /// What a replay is told.
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ReplayBody {
     /// Who, and why.
-    pub note: Option<String>,
-    /// Whether committed effects are skipped (`same`) or may happen again (`fresh`).
-    pub scope: Option<Scope>,
+    #[schema(value_type = schema::Note)]
+    note: String,
+    /// Whether committed effects are skipped (`same`, the default) or may happen again (`fresh`).
+    scope: Option<Scope>,
 }
 
 /// Whose effects a replay shares.
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Default, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// The old item's: what happened is skipped.
@@ -226,6 +250,17 @@ pub enum Scope {
     Fresh,
 }
 
+/// What a replay made.
+#[derive(Serialize, ToSchema)]
+pub struct Replayed {
+    /// The new item.
+    #[schema(value_type = schema::WorkId)]
+    job_id: String,
+    /// Where it stands.
+    #[schema(value_type = schema::State)]
+    status: State,
+}
+
 /// Replays a finished item, or an event that never made one.
 pub async fn replay(
     call: &Call,
@@ -233,33 +268,19 @@ pub async fn replay(
     from: ReplayFrom,
     target: String,
 ) -> Result<axum::response::Response, ApiError> {
-    let body: ReplayBody = call.body()?;
-    let note = check_note(body.note)?;
     let context = &call.context;
     let id = WorkId(context.new_id());
-    let mut input = None;
-    let lane = match from {
-        ReplayFrom::Event(_, lane) => lane,
+    let (body, kind, lane, input) = match from {
+        ReplayFrom::Event(_, lane) => (replay_body(call)?, WorkKind::Job, lane, None),
         ReplayFrom::Work(old) => {
-            let row = context
-                .store
-                .work(tenant.id, old)
-                .await?
-                .ok_or_else(ApiError::not_found)?;
-            input = reseal_input(context, tenant.id, old, id).await?;
-            row.lane
+            let row = context.store.work(tenant.id, old).await?.ok_or_else(ApiError::not_found)?;
+            let body = replay_body(call).map_err(|refusal| or_not_finished(&row, refusal))?;
+            (body, row.kind, row.lane, reseal_input(context, tenant.id, old, id).await?)
         }
     };
-    let lane = context
-        .directory
-        .lanes(&[lane])
-        .await?
-        .pop()
-        .ok_or_else(ApiError::not_found)?;
-    let answer = json!({"job_id": id.text(WorkKind::Job), "status": "pending"});
-    let once = call
-        .once(tenant.id, http::StatusCode::ACCEPTED, &answer)
-        .await?;
+    let lane = context.directory.lanes(&[lane]).await?.pop().ok_or_else(ApiError::not_found)?;
+    let answer = Replayed { job_id: id.text(kind), status: State::Pending };
+    let once = call.once(tenant.id, http::StatusCode::ACCEPTED, &answer).await?;
     let request = Replay {
         tenant: tenant.id,
         from,
@@ -267,16 +288,28 @@ pub async fn replay(
         fresh_scope: body.scope.unwrap_or_default() == Scope::Fresh,
         input,
         max_attempts: context.directory.max_attempts(&lane, None).await?,
-        audit: call.audit(Some(tenant.id), "work.replay", target, Some(note)),
+        audit: call.audit(Some(tenant.id), "work.replay", target, Some(body.note)),
     };
     let made = context.store.replay(request, once).await?;
     if matches!(made, Once::Now(_)) {
         context.queue.hint(&lane, 1).await;
     }
-    call.answer_once(tenant.id, made, |_| {
-        once::json(http::StatusCode::ACCEPTED, &answer)
-    })
-    .await
+    call.answer_once(tenant.id, made, |_| once::json(http::StatusCode::ACCEPTED, &answer)).await
+}
+
+fn replay_body(call: &Call) -> Result<ReplayBody, ApiError> {
+    let body: ReplayBody = call.body()?;
+    check_note(&body.note)?;
+    Ok(body)
+}
+
+/// As [`or_conflict`], for a replay. The store decides; a request that could be read must get there, since
+/// it may be a repeat whose first answer is remembered.
+fn or_not_finished(row: &WorkRow, refusal: ApiError) -> ApiError {
+    match row.state.is_terminal() && row.replayed_as.is_none() {
+        true => refusal,
+        false => ApiError::invalid_state("it is not finished, or it was replayed already"),
+    }
 }
 
 /// A record is bound to its row, so a new item needs its own.

@@ -214,7 +214,9 @@ fn check_exec_keys(name: &str, command: &toml::Value) -> Result<(), String> {
 /// Says which known name is nearest.
 fn unknown<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
     let last = name.rsplit('.').next().unwrap_or(name);
-    let nearest = names.min_by_key(|known| distance(known, name).min(distance(known, last)));
+    let near =
+        |known: &&str| (!known.starts_with(name), distance(known, name).min(distance(known, last)));
+    let nearest = names.min_by_key(near);
     match nearest {
         Some(nearest) => format!("there is no setting {name}; did you mean {nearest}?"),
         None => format!("there is no setting {name}"),

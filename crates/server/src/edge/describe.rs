@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use utoipa::openapi::content::ContentBuilder;
+use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::response::{Response, ResponseBuilder};
-use utoipa::openapi::{Ref, RefOr};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{Header, Ref, RefOr};
 use utoipa::{IntoResponses, ToSchema};
 
 use crate::schema;
@@ -43,9 +45,18 @@ fn refusals(rows: &[(u16, &str)]) -> BTreeMap<String, RefOr<Response>> {
         let answer = ResponseBuilder::new()
             .description(*about)
             .content("application/problem+json", body.build());
+        let answer = match status {
+            503 => answer.header("Retry-After", seconds()),
+            _ => answer,
+        };
         (status.to_string(), answer.build().into())
     };
     rows.iter().map(described).collect()
+}
+
+fn seconds() -> Header {
+    let whole = ObjectBuilder::new().schema_type(Type::Integer).build();
+    HeaderBuilder::new().schema(Some(whole)).description(Some("Seconds to wait.")).build()
 }
 
 /// What any request can meet.

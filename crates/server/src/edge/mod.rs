@@ -15,12 +15,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use utoipa::openapi::OpenApi;
+use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
 use crate::context::Context;
 
 pub use body::BODY_TIMEOUT;
+use describe::Refusal;
 pub use rejections::Rejections;
 
 /// What the handler needs.
@@ -37,7 +39,10 @@ pub fn router(context: Arc<Context>, rejections: Rejections) -> Router {
 
 /// How the routes describe themselves.
 pub fn description() -> OpenApi {
-    routes().into_openapi()
+    let mut api = routes().into_openapi();
+    let components = api.components.get_or_insert_default();
+    components.schemas.insert(Refusal::name().into_owned(), Refusal::schema());
+    api
 }
 
 fn routes() -> OpenApiRouter<Door> {

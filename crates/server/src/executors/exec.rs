@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
+use tokio::time::Instant;
 use wakepost_domain::limits;
 use wakepost_domain::work::WorkKind;
 use wakepost_store::moves::Progress;
@@ -19,8 +20,12 @@ use crate::config::ExecCommand;
 use crate::context::Context;
 use crate::queue::Pushed;
 
-/// How long a command has to end after it was asked to.
+/// How long a command has to end after it was asked to, at most.
 const TERM_PATIENCE: Duration = Duration::from_secs(10);
+/// A command that will not end is made to this long before its lease does: the job may then be run again.
+const KILL_MARGIN: Duration = Duration::from_millis(500);
+/// How long the pipes of a command that ended may stay open: something that left its group holds them.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
 /// How many lines of standard error become progress.
 const LINES_MAX: usize = 500;
 /// What a command inherits from our environment. Everything else may hold secrets of ours.
@@ -45,30 +50,36 @@ pub(crate) async fn run(context: &Context, item: &Pushed, name: &str, job: &Valu
         }
     };
     let group = child.id().and_then(|id| Pid::from_raw(id as i32));
-    let timeout = command.timeout.unwrap_or(item.2.run_timeout).min(item.2.run_timeout);
-    let outcome = tokio::select! {
-        outcome = talk(context, item, &mut child, job) => Ok(outcome),
-        stop = lease::keep(context, item, timeout) => Err(stop),
+    let policy = &item.2;
+    let timeout = command.timeout.unwrap_or(policy.run_timeout).min(policy.run_timeout);
+    let last_moment = Instant::now() + policy.run_timeout;
+    let talking = talk(context, item, &mut child, group, job);
+    tokio::pin!(talking);
+    let stop = tokio::select! {
+        outcome = &mut talking => return match outcome {
+            Ok((status, output)) => read(status, &output),
+            Err(error) => failed(format!("lost touch with the command: {error}"), true),
+        },
+        stop = lease::keep(context, item, timeout) => stop,
     };
-    match outcome {
-        Ok(Ok((status, output))) => {
-            // Whatever the command left running in its group ends with it.
-            signal(group, Signal::KILL);
-            read(status, &output)
-        }
-        Ok(Err(error)) => {
-            signal(group, Signal::KILL);
-            failed(format!("lost touch with the command: {error}"), true)
-        }
-        Err(stop) => {
-            end(&mut child, group, stop).await;
-            match stop {
-                Stop::Lost => Finished::Lost,
-                Stop::Cancelled => Finished::Cancelled,
-                Stop::TimedOut => failed("the command took too long".to_owned(), true),
-                Stop::NodeStops => Finished::HandBack,
-            }
-        }
+    // A run without a lease must not do one thing more; one with a lease may finish its sentence, and is
+    // listened to: whoever writes into a closed pipe is killed by that.
+    let mut ended = false;
+    if stop != Stop::Lost {
+        signal(group, Signal::TERM);
+        let left = last_moment.saturating_duration_since(Instant::now());
+        let patience =
+            TERM_PATIENCE.min(policy.lease * 2 / 3).min(left.saturating_sub(KILL_MARGIN));
+        ended = tokio::time::timeout(patience, &mut talking).await.is_ok();
+    }
+    if !ended {
+        signal(group, Signal::KILL);
+    }
+    match stop {
+        Stop::Lost => Finished::Lost,
+        Stop::Cancelled => Finished::Cancelled,
+        Stop::TimedOut => failed("the command took too long".to_owned(), true),
+        Stop::NodeStops => Finished::HandBack,
     }
 }
 
@@ -109,6 +120,7 @@ async fn talk(
     context: &Context,
     item: &Pushed,
     child: &mut Child,
+    group: Option<Pid>,
     job: &Value,
 ) -> std::io::Result<(ExitStatus, Vec<u8>)> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -118,10 +130,11 @@ async fn talk(
             let _ = stdin.write_all(job.to_string().as_bytes()).await;
         }
     };
+    let mut output = Vec::new();
     let take = async {
         match stdout {
-            Some(stdout) => read_bounded(stdout).await,
-            None => Ok(Vec::new()),
+            Some(stdout) => read_bounded(stdout, &mut output).await,
+            None => Ok(()),
         }
     };
     let listen = async {
@@ -129,16 +142,36 @@ async fn talk(
             report(context, item, stderr).await;
         }
     };
-    let ((), output, (), status) = tokio::join!(give, take, listen, child.wait());
-    Ok((status?, output?))
+    let end = async {
+        let status = child.wait().await;
+        // Whatever the command left running in its group ends with it, and lets go of the pipes.
+        signal(group, Signal::KILL);
+        status
+    };
+    let status = {
+        let pipes = async { tokio::join!(give, take, listen).1 };
+        tokio::pin!(pipes, end);
+        tokio::select! {
+            taken = &mut pipes => {
+                taken?;
+                end.await?
+            }
+            status = &mut end => {
+                if let Ok(taken) = tokio::time::timeout(DRAIN_PATIENCE, pipes).await {
+                    taken?;
+                }
+                status?
+            }
+        }
+    };
+    Ok((status, output))
 }
 
 /// Reads to the end, so that the command can write, and keeps one byte more than is allowed.
-async fn read_bounded(mut from: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
-    let mut kept = Vec::new();
-    (&mut from).take(limits::DOCUMENT_BYTES_MAX as u64 + 1).read_to_end(&mut kept).await?;
+async fn read_bounded(mut from: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> std::io::Result<()> {
+    (&mut from).take(limits::DOCUMENT_BYTES_MAX as u64 + 1).read_to_end(kept).await?;
     tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
-    Ok(kept)
+    Ok(())
 }
 
 /// Lines of standard error become progress.
@@ -184,17 +217,6 @@ fn read(status: ExitStatus, output: &[u8]) -> Finished {
         Some(code) => failed(format!("the command ended with exit code {code}"), !is_final(code)),
         None => failed(format!("the command was ended by {status}"), true),
     }
-}
-
-/// Asks the group to end, then makes it.
-async fn end(child: &mut Child, group: Option<Pid>, stop: Stop) {
-    // A run without a lease must not do one thing more.
-    if stop != Stop::Lost {
-        signal(group, Signal::TERM);
-        let _ = tokio::time::timeout(TERM_PATIENCE, child.wait()).await;
-    }
-    signal(group, Signal::KILL);
-    let _ = child.wait().await;
 }
 
 fn signal(group: Option<Pid>, signal: Signal) {

@@ -1,6 +1,6 @@
 //! How a pushed job reaches its agent, and how its answer is read.
 //!
-//! One executor a file. Around all of them stands [`lease`], which keeps the lease alive while the agent
+//! One executor a file. Around all of them stands `lease`, which keeps the lease alive while the agent
 //! works, and ends the run when it is lost, cancelled, too long, or the node stops.
 
 mod answer;

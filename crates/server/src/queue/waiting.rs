@@ -25,11 +25,7 @@ impl Waiting {
     /// Wakes workers that want the lane's work, one an item.
     pub fn wake(&mut self, lane: &Lane, mut count: usize) {
         while count > 0 {
-            let Some(index) = self
-                .workers
-                .iter()
-                .position(|worker| worker.ask.wants(lane))
-            else {
+            let Some(index) = self.workers.iter().position(|worker| worker.ask.wants(lane)) else {
                 return;
             };
             let Some(worker) = self.workers.remove(index) else {
@@ -57,18 +53,9 @@ impl<'a> Place<'a> {
         let mut inner = rings.lock();
         let id = inner.waiting.next;
         inner.waiting.next += 1;
-        inner.waiting.workers.push_back(Worker {
-            id,
-            ask: ask.clone(),
-            bell: bell.clone(),
-        });
+        inner.waiting.workers.push_back(Worker { id, ask: ask.clone(), bell: bell.clone() });
         drop(inner);
-        Place {
-            rings,
-            id,
-            bell,
-            passes_on: true,
-        }
+        Place { rings, id, bell, passes_on: true }
     }
 
     pub async fn woken(&self) {
@@ -84,11 +71,7 @@ impl<'a> Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut rings = self.rings.lock();
-        let still_waiting = rings
-            .waiting
-            .workers
-            .iter()
-            .position(|worker| worker.id == self.id);
+        let still_waiting = rings.waiting.workers.iter().position(|worker| worker.id == self.id);
         match still_waiting {
             Some(index) => {
                 rings.waiting.workers.remove(index);

@@ -49,9 +49,7 @@ pub struct Metrics {
 impl Default for Metrics {
     fn default() -> Metrics {
         let mut registry = Registry::with_prefix("wakepost");
-        let buckets = [
-            0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
-        ];
+        let buckets = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
         let metrics = Metrics {
             received: Family::default(),
             ack_seconds: Histogram::new(buckets),
@@ -64,27 +62,15 @@ impl Default for Metrics {
             live: Family::default(),
             registry: Registry::default(),
         };
-        registry.register(
-            "inbound_requests",
-            "Inbound requests",
-            metrics.received.clone(),
-        );
+        registry.register("inbound_requests", "Inbound requests", metrics.received.clone());
         registry.register(
             "ack_seconds",
             "Time to answer an accepted request",
             metrics.ack_seconds.clone(),
         );
-        registry.register(
-            "claimed",
-            "Items given out under a lease",
-            metrics.claimed.clone(),
-        );
+        registry.register("claimed", "Items given out under a lease", metrics.claimed.clone());
         registry.register("runs", "Ended runs", metrics.runs.clone());
-        registry.register(
-            "leases_rescued",
-            "Leases that ran out",
-            metrics.rescued.clone(),
-        );
+        registry.register("leases_rescued", "Leases that ran out", metrics.rescued.clone());
         registry.register("effects", "Decisions on effects", metrics.effects.clone());
         registry.register(
             "pushed_running",
@@ -93,10 +79,7 @@ impl Default for Metrics {
         );
         registry.register("api_answers", "API answers by status", metrics.api.clone());
         registry.register("live_work", "Live items by state", metrics.live.clone());
-        Metrics {
-            registry,
-            ..metrics
-        }
+        Metrics { registry, ..metrics }
     }
 }
 

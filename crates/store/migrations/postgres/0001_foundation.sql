@@ -147,8 +147,6 @@ CREATE INDEX work_timers ON work (run_at, lane) WHERE state IN (1, 2);
 CREATE INDEX work_running ON work (lease_expires_at) WHERE state = 5;
 CREATE INDEX work_stopping ON work (cancel_at) WHERE cancel_at IS NOT NULL;
 -- Only items after an event's first, and only replays: the usual item is in neither.
--- Differs from SQLite, where no old snapshot ever makes a walk over all that run a long one.
-CREATE INDEX work_stopping ON work (cancel_at) WHERE cancel_at IS NOT NULL;
 CREATE INDEX work_again ON work (event_id) WHERE event_id <> id;
 CREATE INDEX work_shared ON work (scope) WHERE scope <> id;
 

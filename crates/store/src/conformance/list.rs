@@ -201,6 +201,7 @@ macro_rules! conformance_list {
             ]
             once: [
                 a_repeat_gets_the_first_answer_and_makes_nothing,
+                a_key_that_made_nothing_new_leaves_the_answer_to_the_dedup_key,
                 an_expired_key_is_forgotten,
                 of_many_at_once_one_happens_and_all_get_its_answer,
                 what_failed_does_not_take_its_key,
@@ -282,6 +283,7 @@ macro_rules! conformance_list {
                 live_work_keeps_its_body_and_all_it_has,
                 a_dead_letter_keeps_its_body_until_it_is_replayed,
                 a_key_outlives_the_event_for_its_whole_window,
+                an_expired_key_stays_as_long_as_its_body,
                 effects_stay_as_long_as_anything_shares_them,
             ]
         }

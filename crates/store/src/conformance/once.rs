@@ -35,6 +35,22 @@ pub async fn a_repeat_gets_the_first_answer_and_makes_nothing(harness: &impl Har
     assert!(matches!(answer, Once::Now(_)), "another key is another request");
 }
 
+pub async fn a_key_that_made_nothing_new_leaves_the_answer_to_the_dedup_key(
+    harness: &impl Harness,
+) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let until = world.now().await.after(HOUR);
+    let first = world.job(&inbox).with_key("same", until).build();
+    let id = first.id;
+    world.store.create_work(vec![first], None).await.unwrap();
+    for _ in 0..2 {
+        let again = world.job(&inbox).with_key("same", until).build();
+        let answer = world.store.create_work(vec![again], Some(once(1, "x", until))).await.unwrap();
+        assert_eq!(answer, Once::Now(vec![id]));
+    }
+}
+
 pub async fn an_expired_key_is_forgotten(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;

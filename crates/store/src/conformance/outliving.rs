@@ -87,6 +87,22 @@ pub async fn a_key_outlives_the_event_for_its_whole_window(harness: &impl Harnes
     assert_eq!(world.accept(world.event(&inbox).with_key("a")).await, Accepted::New);
 }
 
+/// What an expired key does is the same as what no key does: only the count of what went tells.
+pub async fn an_expired_key_stays_as_long_as_its_body(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let now = world.now().await;
+    let never = now.before(LONG);
+    let soon = now.after(LONG / 60);
+    world.accept(world.event(&inbox).with_key("a").with_key("b").blocking_until(soon)).await;
+    world.advance(LONG).await;
+    assert_eq!(world.prune(all_before(never)).await, 0);
+    world.run_to(&inbox, Ending::Succeeded).await;
+    let bodies = world.now().await.before(LONG / 2);
+    world.prune(PruneBefore { bodies, ..all_before(never) }).await;
+    assert_eq!(world.accept(world.event(&inbox).with_key("a")).await, Accepted::New);
+}
+
 pub async fn effects_stay_as_long_as_anything_shares_them(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;

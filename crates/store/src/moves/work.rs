@@ -99,7 +99,8 @@ pub struct Replay {
 #[async_trait]
 pub trait WorkMoves {
     /// Makes items, all or none. The answer has one entry an item: its own id, or the id of the first item
-    /// with the same dedup key.
+    /// with the same dedup key. If all were there before, nothing is kept under the idempotency key: the
+    /// dedup keys answer a repeat.
     async fn create_work(
         &self,
         items: Vec<NewWork>,

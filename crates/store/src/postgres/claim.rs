@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use deadpool_postgres::{GenericClient, Transaction};
+use deadpool_postgres::{Client, GenericClient, Transaction};
 use tokio_postgres::Row;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
@@ -46,26 +46,45 @@ impl Postgres {
         let takes: Vec<Take<'_>> =
             lanes.iter().map(|lane| Take { lane, count: lane.count, caps: None }).collect();
         failpoint::pass("store.before_commit")?;
-        let claimed = claim(&client, &self.inner.low_marks, worker, &takes).await?;
+        let (claimed, _) = claim(&client, &self.inner.low_marks, worker, &takes).await?;
         failpoint::pass("store.after_commit")?;
         Ok(claimed)
     }
 
-    /// The counters are locked, in their order, from the look to the commit: no other claim can fill the
-    /// same room, and every committed state is within its caps.
     async fn claim_capped(&self, worker: &str, lanes: &[&ClaimLane]) -> Result<Vec<Claimed>> {
         let mut client = self.hot().await?;
-        let tx = client.transaction().await?;
-        let mut counters = lock_counters(&tx, lanes).await?;
+        let mut names: Vec<String> =
+            lanes.iter().flat_map(|lane| &lane.caps).map(|cap| cap.scope.text()).collect();
+        names.sort_unstable();
+        names.dedup();
+        loop {
+            let tx = client.transaction().await?;
+            if let Some(counters) = lock_counters(&tx, &names).await? {
+                return self.claim_within(tx, counters, worker, lanes).await;
+            }
+            // Made apart, with no lock held: a transaction that holds some counters while it makes others
+            // takes them out of their order.
+            tx.rollback().await?;
+            make_counters(&client, &names).await?;
+        }
+    }
+
+    /// The counters are locked from the look to the commit: no other claim can fill the same room, and
+    /// every committed state is within its caps.
+    async fn claim_within(
+        &self,
+        tx: Transaction<'_>,
+        mut counters: BTreeMap<String, i64>,
+        worker: &str,
+        lanes: &[&ClaimLane],
+    ) -> Result<Vec<Claimed>> {
         let takes: Vec<Take<'_>> =
             lanes.iter().filter_map(|lane| Take::within(lane, &mut counters)).collect();
         if takes.is_empty() {
             return Ok(Vec::new());
         }
-        let claimed = claim(&tx, &self.inner.low_marks, worker, &takes).await?;
-        if !claimed.is_empty() {
-            count_running(&tx, &takes, &claimed).await?;
-        }
+        let (claimed, counts) = claim(&tx, &self.inner.low_marks, worker, &takes).await?;
+        count_running(&tx, &takes, &counts).await?;
         commit(tx).await?;
         Ok(claimed)
     }
@@ -98,42 +117,44 @@ impl Take<'_> {
     }
 }
 
+/// What the counters say, locked in their order until the transaction ends; none if one is not there yet.
 async fn lock_counters(
     tx: &Transaction<'_>,
-    lanes: &[&ClaimLane],
-) -> Result<BTreeMap<String, i64>> {
-    const LOCK: &str = "SELECT scope, running FROM lane_caps WHERE scope = ANY($1::text[])
-                        ORDER BY scope FOR UPDATE";
-    let mut names: Vec<String> =
-        lanes.iter().flat_map(|lane| &lane.caps).map(|cap| cap.scope.text()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let mut rows = query(tx, LOCK, &[&names]).await?;
+    names: &[String],
+) -> Result<Option<BTreeMap<String, i64>>> {
+    let rows = query(
+        tx,
+        "SELECT scope, running FROM lane_caps WHERE scope = ANY($1::text[]) ORDER BY scope FOR UPDATE",
+        &[&names],
+    )
+    .await?;
     if rows.len() < names.len() {
-        execute(
-            tx,
-            "INSERT INTO lane_caps (scope, running)
-             SELECT scope, 0 FROM unnest($1::text[]) AS s (scope) ORDER BY scope
-             ON CONFLICT (scope) DO NOTHING",
-            &[&names],
-        )
-        .await?;
-        rows = query(tx, LOCK, &[&names]).await?;
+        return Ok(None);
     }
-    rows.iter().map(|row| Ok((get(row, 0)?, i64::from(get::<i32>(row, 1)?)))).collect()
+    rows.iter().map(|row| Ok(Some((get(row, 0)?, i64::from(get::<i32>(row, 1)?))))).collect()
 }
 
-async fn count_running(
-    tx: &Transaction<'_>,
-    takes: &[Take<'_>],
-    claimed: &[Claimed],
-) -> Result<()> {
+async fn make_counters(client: &Client, names: &[String]) -> Result<()> {
+    execute(
+        client,
+        "INSERT INTO lane_caps (scope, running)
+         SELECT scope, 0 FROM unnest($1::text[]) AS s (scope) ORDER BY scope
+         ON CONFLICT (scope) DO NOTHING",
+        &[&names],
+    )
+    .await?;
+    Ok(())
+}
+
+async fn count_running(tx: &Transaction<'_>, takes: &[Take<'_>], counts: &[usize]) -> Result<()> {
     let mut got: BTreeMap<&str, i32> = BTreeMap::new();
-    for take in takes {
-        let count = claimed.iter().filter(|item| item.lane == take.lane.lane).count();
+    for (take, count) in takes.iter().zip(counts).filter(|(_, count)| **count > 0) {
         for name in take.caps.as_deref().unwrap_or_default().split(' ') {
-            *got.entry(name).or_default() += count as i32;
+            *got.entry(name).or_default() += *count as i32;
         }
+    }
+    if got.is_empty() {
+        return Ok(());
     }
     let (names, counts): (Vec<&str>, Vec<i32>) = got.into_iter().unzip();
     execute(
@@ -170,12 +191,13 @@ FROM taken t WHERE w.tenant = t.tenant AND w.id = t.id
 RETURNING w.tenant, w.id, w.kind, w.lane, w.fence, w.attempts, w.max_attempts, w.event_id, w.scope,
           w.started_at, w.lease_expires_at, w.run_at";
 
+/// What was claimed, oldest first in each lane, and how many rows that is by lane.
 async fn claim(
     client: &impl GenericClient,
     low_marks: &LowMarks,
     worker: &str,
     takes: &[Take<'_>],
-) -> Result<Vec<Claimed>> {
+) -> Result<(Vec<Claimed>, Vec<usize>)> {
     macro_rules! column {
         ($take:ident => $of:expr) => {
             takes.iter().map(|$take| $of).collect::<Vec<_>>()
@@ -202,8 +224,10 @@ async fn claim(
         by_lane.entry(LaneId(get(row, 3)?)).or_default().push(row);
     }
     let mut claimed = Vec::with_capacity(rows.len());
+    let mut counts = Vec::with_capacity(takes.len());
     for (take, low) in takes.iter().zip(&lows) {
         let rows = by_lane.remove(&take.lane.lane).unwrap_or_default();
+        counts.push(rows.len());
         // RETURNING promises no order; workers should see the oldest first.
         let mut found =
             rows.iter().map(|row| Ok((get(row, 11)?, *row))).collect::<Result<Vec<(i64, _)>>>()?;
@@ -220,7 +244,7 @@ async fn claim(
             }
         }
     }
-    Ok(claimed)
+    Ok((claimed, counts))
 }
 
 pub(super) fn millis(duration: Duration) -> i64 {

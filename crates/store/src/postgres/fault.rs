@@ -100,15 +100,12 @@ fn class(error: &Error) -> Class {
     }
 }
 
-/// The driver itself could not turn a value into bytes.
+/// The driver itself could not turn a value into bytes: its cause is not the connection's.
 fn is_unsendable(error: &Error) -> bool {
-    match error.source() {
-        Some(source) => match source.downcast_ref::<io::Error>() {
-            Some(io) => matches!(io.kind(), io::ErrorKind::InvalidInput),
-            None => !error.is_closed() && !error.to_string().contains("connect"),
-        },
-        None => false,
-    }
+    error.source().is_some_and(|source| match source.downcast_ref::<io::Error>() {
+        Some(io) => io.kind() == io::ErrorKind::InvalidInput,
+        None => true,
+    })
 }
 
 /// A short text. The server's message never holds the password, and its detail, which may hold a row's

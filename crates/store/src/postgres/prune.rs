@@ -29,24 +29,37 @@ const REST: Duration = Duration::from_secs(3600);
 /// What a node holds while it prunes: an arbitrary number, the same in all nodes.
 const LOCK: i64 = 0x7072756e_65000000;
 
-/// The bodies that stay: those of live work and of dead letters that were not replayed.
-const BODY_IS_NEEDED: &str = "
-  (EXISTS (SELECT 1 FROM work w WHERE w.tenant = b.tenant AND w.id = b.id)
-   OR EXISTS (SELECT 1 FROM work w WHERE w.event_id = b.id AND w.event_id <> w.id)
-   OR EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = b.tenant AND d.id = b.id
-              AND d.state = 8 AND d.replayed_as IS NULL)
-   OR EXISTS (SELECT 1 FROM work_done d WHERE d.event_id = b.id AND d.event_id <> d.id
-              AND d.state = 8 AND d.replayed_as IS NULL))";
+/// What must stay of a table although it is old: said of one row `r`, and as a list of a week's ids.
+struct Needed {
+    key: &'static str,
+    row: &'static str,
+    /// Found from the side of the work, which is smaller.
+    ids: &'static str,
+}
 
-/// The ids of a week's bodies that stay, found from the side of the work, which is smaller.
-const BODIES_NEEDED: &str = "
+/// Bodies of live work and of dead letters that were not replayed.
+const BODIES: Needed = Needed {
+    key: "id",
+    row: "
+  (EXISTS (SELECT 1 FROM work w WHERE w.tenant = r.tenant AND w.id = r.id)
+   OR EXISTS (SELECT 1 FROM work w WHERE w.event_id = r.id AND w.event_id <> w.id)
+   OR EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = r.tenant AND d.id = r.id
+              AND d.state = 8 AND d.replayed_as IS NULL)
+   OR EXISTS (SELECT 1 FROM work_done d WHERE d.event_id = r.id AND d.event_id <> d.id
+              AND d.state = 8 AND d.replayed_as IS NULL))",
+    ids: "
   SELECT event_id FROM work WHERE event_id >= $1::uuid AND event_id < $2::uuid
   UNION
   SELECT event_id FROM work_done
-  WHERE state = 8 AND replayed_as IS NULL AND event_id >= $1::uuid AND event_id < $2::uuid";
+  WHERE state = 8 AND replayed_as IS NULL AND event_id >= $1::uuid AND event_id < $2::uuid",
+};
 
-/// The ids of a week's items whose runs stay, because they are not finished.
-const RUNS_NEEDED: &str = "SELECT id FROM work WHERE id >= $1::uuid AND id < $2::uuid";
+/// Runs of unfinished work.
+const RUNS: Needed = Needed {
+    key: "work_id",
+    row: "EXISTS (SELECT 1 FROM work w WHERE w.tenant = r.tenant AND w.id = r.work_id)",
+    ids: "SELECT id FROM work WHERE id >= $1::uuid AND id < $2::uuid AND fence > 0",
+};
 
 /// What goes when it is older than a moment, slice by slice. `$1` is the first id to keep, `$2` the size
 /// of a slice. Effects stay as long as any item that shares them, so that no replay can repeat one; what a
@@ -116,14 +129,18 @@ impl Postgres {
             // Another node is at it.
             return Ok(Pruned::default());
         }
-        let mut pruned = thin_bodies(&tx, "bodies_rest", before.bodies, &self.inner.walk).await?;
+        let walk = &self.inner.walk;
+        let mut pruned = match walk.rests("bodies_rest") {
+            true => Pruned::default(),
+            false => thin(&tx, "bodies_rest", &BODIES, before.bodies, walk, LONG_WALK).await?,
+        };
         for (sql, cut) in SLICES {
             let removed = execute(&tx, sql, &[&floor(cut(before)), &STEP]).await?;
             pruned.rows += removed;
             pruned.more |= removed >= STEP as u64;
             failpoint::pass("retention.mid_batch")?;
         }
-        let keys = prune_keys(&tx, &self.inner.walk).await?;
+        let keys = prune_keys(&tx, walk).await?;
         pruned.rows += keys.rows;
         pruned.more |= keys.more;
         commit(tx).await?;
@@ -142,10 +159,10 @@ async fn drop_a_week(
     walk: &Walk,
 ) -> Result<Option<Pruned>> {
     let kinds = [
-        ("bodies", before.bodies, Some(BODIES_NEEDED)),
+        ("bodies", before.bodies, Some(&BODIES)),
         ("events", before.events, None),
         ("work_done", before.runs, None),
-        ("attempts", before.runs, Some(RUNS_NEEDED)),
+        ("attempts", before.runs, Some(&RUNS)),
     ];
     for (table, cut, needed) in kinds {
         for week in older_than(client, table, Ulid::floor(cut)).await? {
@@ -154,24 +171,33 @@ async fn drop_a_week(
             }
             let tx = client.transaction().await?;
             lock_schema(&tx).await?;
-            let dropped = match drop_week(&tx, &week, needed).await? {
-                Some(rows) => Pruned { rows, more: true },
-                None => thin_bodies(&tx, &week.name, cut, walk).await?,
+            let rows = match needed {
+                None => drop_week(&tx, &week, "id").await?,
+                Some(needed) if find_needed(&tx, &week, needed).await? <= KEPT_MAX as u64 => {
+                    drop_week(&tx, &week, needed.key).await?
+                }
+                // A walk that rests whenever it is through.
+                Some(needed) => thin(&tx, &week.name, needed, cut, walk, 0).await?.rows,
             };
             commit(tx).await?;
-            return Ok(Some(Pruned { more: true, ..dropped }));
+            return Ok(Some(Pruned { rows, more: true }));
         }
     }
     Ok(None)
 }
 
-/// `None`: too much of it must stay.
-async fn drop_week(
-    tx: &Transaction<'_>,
-    week: &Partition,
-    needed: Option<&str>,
-) -> Result<Option<u64>> {
-    let Partition { table, name, from, to } = week;
+/// Lists what must stay of a week, before the table is locked, so that the lock is short.
+async fn find_needed(tx: &Transaction<'_>, week: &Partition, needed: &Needed) -> Result<u64> {
+    tx.batch_execute(MAKE_KEPT).await?;
+    let sql =
+        format!("INSERT INTO kept SELECT * FROM ({}) AS n LIMIT {}", needed.ids, KEPT_MAX + 1);
+    Ok(tx.execute(&sql, &[&uuid(week.from), &uuid(week.to)]).await?)
+}
+
+const MAKE_KEPT: &str = "CREATE TEMP TABLE IF NOT EXISTS kept (id uuid PRIMARY KEY) ON COMMIT DROP";
+
+async fn drop_week(tx: &Transaction<'_>, week: &Partition, key: &str) -> Result<u64> {
+    let Partition { table, name, .. } = week;
     let row = query_opt(
         tx,
         "SELECT greatest(reltuples, 1)::bigint FROM pg_class WHERE oid = to_regclass($1::text)",
@@ -179,52 +205,45 @@ async fn drop_week(
     )
     .await?;
     // Another node was faster.
-    let Some(row) = row else { return Ok(Some(0)) };
+    let Some(row) = row else { return Ok(0) };
     let rows: i64 = get(&row, 0)?;
-    // Found before the table is locked, so that the lock is short.
-    tx.batch_execute("CREATE TEMP TABLE kept (id uuid PRIMARY KEY) ON COMMIT DROP").await?;
-    let mut kept = 0;
-    if let Some(needed) = needed {
-        let limit = KEPT_MAX + 1;
-        let sql = format!("INSERT INTO kept SELECT * FROM ({needed}) AS n LIMIT {limit}");
-        kept = tx.execute(&sql, &[&uuid(*from), &uuid(*to)]).await?;
-        if kept >= limit as u64 {
-            return Ok(None);
-        }
-    }
-    let key = if *table == "attempts" { "work_id" } else { "id" };
     tx.batch_execute(&format!(
-        "SET LOCAL lock_timeout = '3s';
+        "{MAKE_KEPT};
+         SET LOCAL lock_timeout = '500ms';
          ALTER TABLE {table} DETACH PARTITION {name};
          INSERT INTO {table} SELECT p.* FROM {name} p JOIN kept k ON k.id = p.{key};
          DROP TABLE {name};"
     ))
     .await?;
-    tracing::info!(week = name, rows, kept, "dropped a week");
-    Ok(Some(rows as u64))
+    tracing::info!(week = name, rows, "dropped a week");
+    Ok(rows as u64)
 }
 
-/// Removes bodies that nobody needs, a few at a time, walking past those that stay.
-async fn thin_bodies(
+/// Removes rows that nobody needs, a few at a time, walking past those that stay.
+async fn thin(
     tx: &Transaction<'_>,
     table: &str,
+    needed: &Needed,
     cut: Timestamp,
     walk: &Walk,
+    short: i64,
 ) -> Result<Pruned> {
+    let Needed { key, row, .. } = needed;
     let sql = format!(
         "WITH look AS MATERIALIZED (
-           SELECT id FROM {table} WHERE id > $1::uuid AND id < $2::uuid ORDER BY id LIMIT $3::bigint
+           SELECT {key} AS id FROM {table} WHERE {key} > $1::uuid AND {key} < $2::uuid
+           ORDER BY {key} LIMIT $3::bigint
          ), gone AS (
-           DELETE FROM {table} b USING look l WHERE b.id = l.id AND NOT {BODY_IS_NEEDED} RETURNING 1
+           DELETE FROM {table} r USING (SELECT DISTINCT id FROM look) l
+           WHERE r.{key} = l.id AND NOT {row} RETURNING 1
          )
          SELECT (SELECT count(*) FROM look), (SELECT id FROM look ORDER BY id DESC LIMIT 1),
                 (SELECT count(*) FROM gone)"
     );
-    let from = walk.at(table);
-    let row = tx.query_one(&sql, &[&from, &floor(cut), &STEP]).await?;
+    let row = tx.query_one(&sql, &[&walk.at(table), &floor(cut), &STEP]).await?;
     let (looked, last, gone): (i64, Option<Uuid>, i64) =
         (get(&row, 0)?, get(&row, 1)?, get(&row, 2)?);
-    Ok(Pruned { rows: gone as u64, more: walk.step(table, looked, STEP, last) })
+    Ok(Pruned { rows: gone as u64, more: walk.step(table, (looked, STEP), last, short) })
 }
 
 /// Removes expired keys: those of callers, and those of events whose body is gone. A key never ends before
@@ -262,7 +281,7 @@ async fn prune_keys(tx: &Transaction<'_>, walk: &Walk) -> Result<Pruned> {
         .await?;
     let (looked, last, gone): (i64, Option<Uuid>, i64) =
         (get(&row, 0)?, get(&row, 1)?, get(&row, 2)?);
-    Ok(Pruned { rows: rows + gone as u64, more: walk.step(TABLE, looked, LOOK, last) })
+    Ok(Pruned { rows: rows + gone as u64, more: walk.step(TABLE, (looked, LOOK), last, LONG_WALK) })
 }
 
 /// Where walks over tables without an index for the purpose stand. Only a cache: a node that starts
@@ -290,23 +309,46 @@ impl Walk {
         self.tables.lock().get(table).map_or(Uuid::nil(), |stand| stand.after)
     }
 
-    /// Notes a step; answers whether the walk goes on. At the end it begins anew, if it was long after a
-    /// rest.
-    fn step(&self, table: &str, looked: i64, wanted: i64, last: Option<Uuid>) -> bool {
+    /// Notes a step, with how many rows it looked at and how many it wanted to; answers whether the walk
+    /// goes on. At the end it begins anew, after a rest unless it was shorter than
+    /// `short`.
+    fn step(
+        &self,
+        table: &str,
+        (looked, wanted): (i64, i64),
+        last: Option<Uuid>,
+        short: i64,
+    ) -> bool {
         let mut tables = self.tables.lock();
         let stand = tables.entry(table.to_owned()).or_default();
         stand.looked += looked;
-        stand.rests_since = None;
         match last {
             Some(last) if looked >= wanted => {
                 stand.after = last;
                 true
             }
             _ => {
-                let long = stand.looked > LONG_WALK;
-                *stand = Stand { rests_since: long.then(Instant::now), ..Stand::default() };
+                let rests_since = (stand.looked >= short).then(Instant::now);
+                *stand = Stand { rests_since, ..Stand::default() };
                 false
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_goes_on_until_the_end_and_rests_only_if_it_was_long() {
+        let walk = Walk::default();
+        let last = Some(Uuid::max());
+        assert!(walk.step("t", (5, 5), last, 100));
+        assert_eq!(walk.at("t"), Uuid::max());
+        assert!(!walk.step("t", (4, 5), last, 100));
+        assert_eq!((walk.at("t"), walk.rests("t")), (Uuid::nil(), false));
+        assert!(!walk.step("t", (4, 5), last, 3));
+        assert!(walk.rests("t"));
     }
 }

@@ -367,3 +367,12 @@ pub(super) async fn remember(
     let row = query_opt(tx, select, &[&key]).await?.ok_or(StoreError::Busy)?;
     Ok(Some(Replayed { body_hash: bytes(&row, 0)?, answer: sealed(&row, 1)? }))
 }
+
+/// Gives an idempotency key back that guards nothing new.
+pub(super) async fn forget(tx: &Transaction<'_>, once: Option<&Idempotency>) -> Result<()> {
+    if let Some(once) = once {
+        let key = Uuid::from_bytes(once.key);
+        execute(tx, "DELETE FROM idempotency WHERE key = $1::uuid", &[&key]).await?;
+    }
+    Ok(())
+}

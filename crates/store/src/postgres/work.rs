@@ -15,7 +15,7 @@ use super::rows::{
     WORK_DONE, WORK_LIVE, audit, execute, get, meta_text, opt_text, query, query_opt, ulid, uuid,
     work,
 };
-use super::settings::remember;
+use super::settings::{forget, remember};
 use super::{Postgres, commit};
 use crate::error::{Result, StoreError};
 use crate::moves::{
@@ -43,6 +43,9 @@ impl WorkMoves for Postgres {
         let new: Vec<&NewWork> =
             items.iter().filter(|item| first_of(item, &firsts) == item.id).collect();
         insert(&tx, &new).await?;
+        if new.is_empty() {
+            forget(&tx, once.as_ref()).await?;
+        }
         commit(tx).await?;
         Ok(Once::Now(ids))
     }

@@ -98,7 +98,7 @@ const CLAIM: &str =
      FROM (SELECT tenant AS of, id AS item FROM work
            WHERE lane = ?6 AND state <= 2 AND run_at <= ?2 ORDER BY run_at, id LIMIT ?7)
      WHERE tenant = of AND id = item
-     RETURNING tenant, id, kind, fence, attempts, max_attempts, event_id, scope, lease_expires_at";
+     RETURNING tenant, id, kind, fence, attempts, max_attempts, event_id, scope, lease_expires_at, run_at";
 
 fn claim(
     tx: &Connection,
@@ -115,7 +115,6 @@ fn claim(
         return Ok(());
     }
     let caps: Vec<String> = lane.caps.iter().map(|cap| cap.scope.text()).collect();
-    let before = claimed.len();
     let mut update = tx.prepare_cached(CLAIM)?;
     let caps_text = (!caps.is_empty()).then(|| caps.join(" "));
     let rows = update.query_map(
@@ -128,14 +127,14 @@ fn claim(
             lane.lane.0,
             room,
         ),
-        |row| claimed_row(row, lane, now),
+        |row| Ok((row.get::<_, i64>(9)?, claimed_row(row, lane, now)?)),
     )?;
-    for row in rows {
-        claimed.push(row?);
-    }
+    let mut found = rows.collect::<rusqlite::Result<Vec<_>>>()?;
     // RETURNING promises no order; workers should see the oldest first.
-    claimed[before..].sort_by_key(|item| item.ticket.work);
-    count_running(tx, &caps, (claimed.len() - before) as i64)
+    found.sort_by_key(|(run_at, item)| (*run_at, item.ticket.work));
+    count_running(tx, &caps, found.len() as i64)?;
+    claimed.extend(found.into_iter().map(|(_, item)| item));
+    Ok(())
 }
 
 fn claimed_row(row: &Row<'_>, lane: &ClaimLane, now: Timestamp) -> rusqlite::Result<Claimed> {

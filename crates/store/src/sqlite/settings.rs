@@ -410,6 +410,15 @@ pub(super) fn remember(
     .map_err(unavailable)
 }
 
+/// Gives an idempotency key back that guards nothing new.
+pub(super) fn forget(tx: &Connection, once: Option<&Idempotency>) -> Result<()> {
+    if let Some(once) = once {
+        tx.execute("DELETE FROM idempotency WHERE key = ?1", [Bits(once.key)])
+            .map_err(unavailable)?;
+    }
+    Ok(())
+}
+
 pub(super) fn changed_meanwhile() -> StoreError {
     StoreError::InvalidState("somebody else changed it meanwhile: read it again".to_owned())
 }

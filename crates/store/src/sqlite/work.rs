@@ -11,7 +11,7 @@ use super::Sqlite;
 use super::queue::finish;
 use super::read::work_of_event;
 use super::rows::{Bits, WORK_DONE, WORK_LIVE, audit, meta_text, unavailable, work};
-use super::settings::remember;
+use super::settings::{forget, remember};
 use crate::error::{Result, StoreError};
 use crate::moves::{
     AuditEntry, CancelOutcome, Idempotency, NewWork, Once, Replay, ReplayFrom, WorkMeta, WorkMoves,
@@ -31,7 +31,12 @@ impl WorkMoves for Sqlite {
             if let Some(before) = remember(tx, now, once.as_ref())? {
                 return Ok(Once::Before(before));
             }
-            items.iter().map(|item| create(tx, now, item)).collect::<Result<_>>().map(Once::Now)
+            let ids: Vec<WorkId> =
+                items.iter().map(|item| create(tx, now, item)).collect::<Result<_>>()?;
+            if items.iter().zip(&ids).all(|(item, id)| item.id != *id) {
+                forget(tx, once.as_ref())?;
+            }
+            Ok(Once::Now(ids))
         })
         .await
     }

@@ -1,60 +1,100 @@
 //! The fields of a source that a request may set.
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 use wakepost_domain::executor::Executor;
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN, RUN_TIMEOUT_MAX};
 use wakepost_domain::limits;
-use wakepost_domain::source::Source;
+use wakepost_domain::source::{Source, SourceConfig};
 use wakepost_domain::work::Priority;
 use wakepost_providers::Provider;
 
+use super::super::call::given;
 use super::super::error::ApiError;
 use super::super::work::{check_attempts, check_backoff, check_name};
 use crate::config::Config;
 use crate::outbound::{AddressPolicy, Target};
+use crate::schema;
 
 /// A source in a request. A field that is left out stays as it is; `null` sets it back to its default.
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = SourceFields)]
 pub struct SourceBody {
+    /// Which adapter understands its requests. It cannot be changed.
     pub provider: Option<String>,
-    name: Option<String>,
+    /// A name for people.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, max_length = 200)]
+    name: Option<Option<String>>,
+    /// The signing secret, used as given; `null` is the same as leaving it out.
+    #[schema(min_length = 1, max_length = 4096, write_only)]
     secret: Option<String>,
-    settings: Option<Map<String, Value>>,
-    enabled: Option<bool>,
-    unsigned: Option<bool>,
-    #[serde(deserialize_with = "given")]
+    /// The adapter's own settings, all of them: `GET /providers` says which there are.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<Object>)]
+    settings: Option<Option<Map<String, Value>>>,
+    /// Off: requests get 404 and nothing is stored.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<bool>)]
+    enabled: Option<Option<bool>>,
+    /// No signature is checked, and every event is marked unverified.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<bool>)]
+    unsigned: Option<Option<bool>>,
+    /// How far a signed time may be off, either way.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 604800)]
     tolerance_s: Option<Option<u64>>,
-    #[serde(deserialize_with = "given")]
+    /// The largest body.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 67108864)]
     max_body_bytes: Option<Option<usize>>,
-    #[serde(deserialize_with = "given")]
+    /// How long a dedup key blocks a second job.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, minimum = 60, maximum = 31622400)]
     dedup_window_s: Option<Option<u64>>,
-    #[serde(deserialize_with = "given")]
+    /// Whether the body's hash is a second dedup key.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<bool>)]
     dedup_body: Option<Option<bool>>,
-    filter: Option<Vec<String>>,
-    #[serde(deserialize_with = "given")]
+    /// Which event types make a job (`issues.*`); empty: all.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<Vec<schema::Name>>, max_items = 100)]
+    filter: Option<Option<Vec<String>>>,
+    /// Which queue its jobs wait in.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<schema::Priority>)]
     priority: Option<Option<Priority>>,
-    #[serde(deserialize_with = "given")]
+    /// How its jobs run; by default as the tenant says.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<schema::Executor>)]
     executor: Option<Option<Executor>>,
-    #[serde(deserialize_with = "given")]
+    /// How often its jobs are tried.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<schema::Attempts>)]
     max_attempts: Option<Option<u32>>,
-    #[serde(deserialize_with = "given")]
+    /// How long a failed job waits, attempt by attempt.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<schema::Backoff>)]
     backoff_s: Option<Option<Vec<u64>>>,
-    #[serde(deserialize_with = "given")]
+    /// How long a run may take in all.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 604800)]
     run_timeout_s: Option<Option<u64>>,
-    #[serde(deserialize_with = "given")]
+    /// How long a lease lasts.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<schema::LeaseSeconds>)]
     lease_s: Option<Option<u64>>,
-    #[serde(deserialize_with = "given")]
+    /// How many of its jobs may run at once.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u32>, minimum = 1)]
     concurrency: Option<Option<u32>>,
-    allow_from: Option<Vec<String>>,
-}
-
-/// Tells `null` from a field that is left out.
-fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Option<T>>, D::Error> {
-    Option::<T>::deserialize(deserializer).map(Some)
+    /// The networks its requests must come from (CIDR); empty: any.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<Vec<String>>)]
+    allow_from: Option<Option<Vec<String>>>,
 }
 
 fn set<T>(place: &mut T, value: Option<T>) {
@@ -74,31 +114,29 @@ impl SourceBody {
     ) -> Result<(), ApiError> {
         self.check()?;
         if let Some(Some(executor)) = &self.executor {
-            check_executor(executor, config, all_tenants)?;
+            check_executor("executor", executor, config, all_tenants)?;
             source.config.executor_trusted = all_tenants;
         }
         if let Some(settings) = self.settings {
             let secret = |name: &str| {
-                provider
-                    .settings()
-                    .iter()
-                    .any(|setting| setting.name == name && setting.secret)
+                provider.settings().iter().any(|setting| setting.name == name && setting.secret)
             };
             (source.secrets.settings, source.config.settings) =
-                settings.into_iter().partition(|(name, _)| secret(name));
+                settings.unwrap_or_default().into_iter().partition(|(name, _)| secret(name));
         }
         if let Some(secret) = self.secret {
             source.secrets.current = Some(secret);
         }
+        let usual = SourceConfig::default();
         let target = &mut source.config;
-        set(&mut target.name, self.name);
-        set(&mut target.enabled, self.enabled);
-        set(&mut target.unsigned, self.unsigned);
+        set(&mut target.name, self.name.map(Option::unwrap_or_default));
+        set(&mut target.enabled, self.enabled.map(|on| on.unwrap_or(usual.enabled)));
+        set(&mut target.unsigned, self.unsigned.map(|on| on.unwrap_or(usual.unsigned)));
         set(&mut target.tolerance_s, self.tolerance_s);
         set(&mut target.max_body_bytes, self.max_body_bytes);
         set(&mut target.dedup_window_s, self.dedup_window_s);
         set(&mut target.dedup_body, self.dedup_body);
-        set(&mut target.filter, self.filter);
+        set(&mut target.filter, self.filter.map(Option::unwrap_or_default));
         set(&mut target.priority, self.priority);
         set(&mut target.executor, self.executor);
         set(&mut target.max_attempts, self.max_attempts);
@@ -106,63 +144,32 @@ impl SourceBody {
         set(&mut target.run_timeout_s, self.run_timeout_s);
         set(&mut target.lease_s, self.lease_s);
         set(&mut target.concurrency, self.concurrency);
-        set(&mut target.allow_from, self.allow_from);
+        set(&mut target.allow_from, self.allow_from.map(Option::unwrap_or_default));
         Ok(())
     }
 
     fn check(&self) -> Result<(), ApiError> {
-        if let Some(name) = self.name.as_deref().filter(|name| !name.is_empty()) {
+        if let Some(name) = self.name.iter().flatten().find(|name| !name.is_empty()) {
             check_name("name", name)?;
         }
-        if self
-            .secret
-            .as_ref()
-            .is_some_and(|secret| secret.is_empty() || secret.len() > 4096)
-        {
-            return Err(ApiError::field("secret", "must be 1 to 4096 characters"));
-        }
+        check_secret(self.secret.as_deref())?;
         range("tolerance_s", self.tolerance_s.flatten(), 1, 7 * 24 * 3600)?;
-        range(
-            "dedup_window_s",
-            self.dedup_window_s.flatten(),
-            60,
-            366 * 24 * 3600,
-        )?;
+        range("dedup_window_s", self.dedup_window_s.flatten(), 60, 366 * 24 * 3600)?;
         let bytes = self.max_body_bytes.flatten().map(|bytes| bytes as u64);
-        range(
-            "max_body_bytes",
-            bytes,
-            1,
-            limits::BODY_BYTES_CEILING as u64,
-        )?;
-        range(
-            "lease_s",
-            self.lease_s.flatten(),
-            LEASE_MIN.as_secs(),
-            LEASE_MAX.as_secs(),
-        )?;
-        range(
-            "run_timeout_s",
-            self.run_timeout_s.flatten(),
-            1,
-            RUN_TIMEOUT_MAX.as_secs(),
-        )?;
-        range(
-            "concurrency",
-            self.concurrency.flatten().map(u64::from),
-            1,
-            u64::from(u32::MAX),
-        )?;
-        check_attempts(self.max_attempts.flatten())?;
+        range("max_body_bytes", bytes, 1, limits::BODY_BYTES_CEILING as u64)?;
+        range("lease_s", self.lease_s.flatten(), LEASE_MIN.as_secs(), LEASE_MAX.as_secs())?;
+        range("run_timeout_s", self.run_timeout_s.flatten(), 1, RUN_TIMEOUT_MAX.as_secs())?;
+        range("concurrency", self.concurrency.flatten().map(u64::from), 1, u64::from(u32::MAX))?;
+        check_attempts("max_attempts", self.max_attempts.flatten())?;
         check_backoff(self.backoff_s.as_ref().and_then(Option::as_deref))?;
-        let filters = self.filter.iter().flatten();
+        let filters = self.filter.iter().flatten().flatten();
         if filters.clone().count() > 100 {
             return Err(ApiError::field("filter", "must have at most 100 patterns"));
         }
         for (index, pattern) in filters.enumerate() {
             check_name(&format!("filter.{index}"), pattern)?;
         }
-        for (index, network) in self.allow_from.iter().flatten().enumerate() {
+        for (index, network) in self.allow_from.iter().flatten().flatten().enumerate() {
             if network.parse::<ipnet::IpNet>().is_err() {
                 return Err(ApiError::field(
                     format!("allow_from.{index}"),
@@ -174,18 +181,28 @@ impl SourceBody {
     }
 }
 
+/// A signing secret: some text, and not too much of it.
+pub fn check_secret(secret: Option<&str>) -> Result<(), ApiError> {
+    match secret {
+        Some(text) if text.is_empty() || text.len() > 4096 => {
+            Err(ApiError::field("secret", "must be 1 to 4096 characters"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn range(field: &str, value: Option<u64>, low: u64, high: u64) -> Result<(), ApiError> {
     match value {
-        Some(value) if !(low..=high).contains(&value) => Err(ApiError::field(
-            field,
-            format!("must be from {low} to {high}"),
-        )),
+        Some(value) if !(low..=high).contains(&value) => {
+            Err(ApiError::field(field, format!("must be from {low} to {high}")))
+        }
         _ => Ok(()),
     }
 }
 
 /// Whether an executor can be used: a known command, or an address we may reach.
 pub fn check_executor(
+    field: &str,
     executor: &Executor,
     config: &Config,
     all_tenants: bool,
@@ -194,18 +211,15 @@ pub fn check_executor(
         Executor::Pull => Ok(()),
         Executor::Exec { name } if config.exec.contains_key(name) => Ok(()),
         Executor::Exec { name } => Err(ApiError::field(
-            "executor.name",
+            format!("{field}.name"),
             format!("there is no [exec.{name}] in wakepost.toml on this node"),
         )),
         Executor::Http { url } => {
-            let policy = if all_tenants {
-                AddressPolicy::trusted()
-            } else {
-                config.addresses.clone()
-            };
+            let policy =
+                if all_tenants { AddressPolicy::trusted() } else { config.addresses.clone() };
             Target::parse(url, &policy)
                 .map(|_| ())
-                .map_err(|refusal| ApiError::field("executor.url", refusal.to_string()))
+                .map_err(|refusal| ApiError::field(format!("{field}.url"), refusal.to_string()))
         }
     }
 }

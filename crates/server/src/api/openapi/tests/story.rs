@@ -1,0 +1,197 @@
+//! Every operation once, with an answer that is just as described.
+
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+use super::world::{World, operations};
+
+#[tokio::test]
+async fn every_call_is_answered_as_described() {
+    let mut world = World::start().await;
+    settings(&mut world).await;
+    sources(&mut world).await;
+    receiving(&mut world).await;
+    working(&mut world).await;
+    doubting(&mut world).await;
+    giving_up(&mut world).await;
+    looking_after(&mut world).await;
+    // No provider that is built has a handshake.
+    let unused = ["answer_challenge", "answer_preflight"];
+    let api = super::described();
+    for operation in operations(&api) {
+        let name = operation.about["operationId"].as_str().unwrap();
+        assert!(world.done.contains(name) || unused.contains(&name), "{name} was never called");
+    }
+}
+
+async fn settings(world: &mut World) {
+    let tenant = json!({"slug": "acme", "name": "Acme", "weight": 2, "concurrency": 5});
+    assert_eq!(world.post("/tenants", tenant.clone(), 201).await["id"], "acme");
+    world.post("/tenants", tenant, 409).await;
+    let changes =
+        json!({"concurrency": null, "backoff_s": [1, 2], "default_executor": {"kind": "pull"}});
+    let changed = world.call("PATCH", "/tenants/acme", changes, 200).await;
+    assert_eq!((&changed["concurrency"], &changed["weight"]), (&Value::Null, &json!(2)));
+    assert_eq!(world.get("/tenants/acme").await, changed);
+    let page = world.get("/tenants?limit=1").await;
+    assert_eq!(page["data"][0]["id"], "acme");
+    let cursor = page["next_cursor"].as_str().unwrap();
+    let page = world.get(&format!("/tenants?limit=1&cursor={cursor}")).await;
+    assert_eq!(page["data"][0]["id"], "default");
+
+    let key = json!({"name": "ci", "role": "viewer", "tenant": "acme"});
+    let key = world.post("/keys", key, 201).await;
+    assert_eq!(world.get("/keys?tenant=acme").await["data"][0]["id"], key["id"]);
+    assert_eq!(world.get("/keys?limit=1").await["data"].as_array().unwrap().len(), 1);
+    let path = format!("/keys/{}", key["id"].as_str().unwrap());
+    world.call("DELETE", &path, Value::Null, 204).await;
+    world.call("DELETE", &path, Value::Null, 404).await;
+    world.get("/audit?limit=2").await;
+}
+
+async fn sources(world: &mut World) {
+    assert_eq!(world.get("/providers?limit=2").await["data"].as_array().unwrap().len(), 2);
+    let executor = json!({"kind": "http", "url": "https://agent.example/run"});
+    let fields = json!({"provider": "github", "executor": executor, "filter": ["issues.*"],
+        "lease_s": 30, "allow_from": ["10.0.0.0/8"]});
+    let source = world.post("/sources", fields, 201).await;
+    assert!(source["executor_secret"].is_string());
+    let path = format!("/sources/{}", source["id"].as_str().unwrap());
+    let changes = json!({"filter": null, "lease_s": null, "executor": null, "name": "renamed"});
+    let changed = world.call("PATCH", &path, changes, 200).await;
+    assert_eq!((&changed["filter"], &changed["lease_s"]), (&json!([]), &Value::Null));
+    assert_eq!(world.get(&path).await, changed);
+    world.post(&format!("{path}/rotate"), json!({"secret": "another-secret"}), 200).await;
+    let off = world.post(&format!("{path}/disable"), Value::Null, 200).await;
+    assert_eq!(off["status"], "disabled");
+    world.post(&format!("{path}/enable"), json!({}), 200).await;
+    world.call("DELETE", &path, Value::Null, 204).await;
+    world.call("DELETE", &path, Value::Null, 404).await;
+}
+
+async fn receiving(world: &mut World) {
+    let source = world.source().await;
+    world.get("/sources?limit=5").await;
+    let first = world.event(&source, "d-1", 202).await;
+    assert_eq!(world.event(&source, "d-1", 200).await["status"], "duplicate");
+    world.call_with("GET", &format!("/in/{source}"), HeaderMap::new(), None, 405).await;
+    world.call_with("OPTIONS", "/in/src_unknown", HeaderMap::new(), None, 404).await;
+    world.get(&format!("/sources/{source}/receipts?limit=1")).await;
+    let id = first["event_id"].as_str().unwrap();
+    let query = format!("/inbox?source={source}&provider=github&status=pending&q=issues&limit=1");
+    assert_eq!(world.get(&query).await["data"][0]["id"], id);
+    let query = "/inbox?type=issues.*&since=2020-01-01T00:00:00Z";
+    assert_eq!(world.get(query).await["data"][0]["id"], id);
+    assert_eq!(world.get("/inbox?status=succeeded").await["data"], json!([]));
+    let story = world.get(&format!("/inbox/{id}")).await;
+    assert_eq!(story["receipts"].as_array().unwrap().len(), 2);
+    world.get(&format!("/inbox/{id}/raw")).await;
+    world.get(&format!("/inbox/{id}/headers")).await;
+    let note = json!({"note": "Ada: to be sure"});
+    world.post(&format!("/inbox/{id}/replay"), note.clone(), 409).await;
+
+    let (job, token) = world.lease("issues.opened").await;
+    let done = json!({"lease_token": token, "result": {"ok": true}, "reply": "Done.", "cost": 0.5});
+    world.post(&format!("/jobs/{job}/complete"), done, 200).await;
+    let again = world.post(&format!("/inbox/{id}/replay"), note, 202).await;
+    assert!(again["job_id"].as_str().unwrap().starts_with("job_"));
+    world.get(&format!("/inbox/{id}")).await;
+}
+
+async fn working(world: &mut World) {
+    let (job, token) = world.leased("work").await;
+    let path = format!("/jobs/{job}");
+    let beat = json!({"lease_token": token, "extend_s": 90, "cost": 0.1});
+    world.post(&format!("{path}/heartbeat"), beat, 200).await;
+    let (own, other) =
+        (json!({"id": job, "lease_token": token}), json!({"id": "job_x", "lease_token": "?"}));
+    let beats = world.post("/jobs/heartbeat", json!({"jobs": [own, other]}), 200).await;
+    assert_eq!(beats["jobs"][1]["code"], "not_found");
+    let state = json!({"lease_token": token, "state": {"page": 3}});
+    world.call("PUT", &format!("{path}/checkpoint"), state, 200).await;
+    let progress =
+        json!({"lease_token": token, "message": "half", "percent": 50, "data": {"n": 1}});
+    world.post(&format!("{path}/progress"), progress, 200).await;
+
+    let wish =
+        json!({"lease_token": token, "key": "mail", "description": "a mail", "on_doubt": "hold"});
+    let begun = world.post(&format!("{path}/effects"), wish.clone(), 200).await;
+    assert_eq!(begun["decision"], "execute");
+    let result = json!({"lease_token": token, "result": {"sent": 1}});
+    world.post(&format!("{path}/effects/mail/commit"), result, 200).await;
+    let begun = world.post(&format!("{path}/effects"), wish, 200).await;
+    assert_eq!((&begun["decision"], &begun["result"]), (&json!("skip"), &json!({"sent": 1})));
+    let wish = json!({"lease_token": token, "key": "call"});
+    world.post(&format!("{path}/effects"), wish, 200).await;
+    let error = json!({"lease_token": token, "error": "nobody there"});
+    world.post(&format!("{path}/effects/call/abort"), error, 200).await;
+    world.get(&path).await;
+
+    let good = json!({"id": job, "lease_token": token, "outcome": "complete", "result": 1});
+    let bad = json!({"id": job, "lease_token": token, "outcome": "complete", "error": "?"});
+    let ends = world.post("/jobs/finish", json!({"jobs": [good, bad]}), 200).await;
+    assert_eq!(ends["jobs"][0]["status"], "succeeded");
+    assert_eq!(ends["jobs"][1]["code"], "invalid_request");
+    world.get(&path).await;
+    world.get("/jobs?status=succeeded&kind=work&limit=1").await;
+    world.post(&format!("{path}/cancel"), json!({"note": "too late"}), 409).await;
+}
+
+async fn doubting(world: &mut World) {
+    let (job, token) = world.leased("doubt").await;
+    let path = format!("/jobs/{job}");
+    let pay = |token: &str| json!({"lease_token": token, "key": "pay"});
+    let begun = world.post(&format!("{path}/effects"), pay(&token), 200).await;
+    assert_eq!(begun["decision"], "execute");
+    let failure = json!({"lease_token": token, "error": "lost the line", "retry_after_s": 0});
+    world.post(&format!("{path}/fail"), failure, 200).await;
+    world.post("/admin/sweep", Value::Null, 200).await;
+    let token = world.lease("doubt").await.1;
+    let begun = world.post(&format!("{path}/effects"), pay(&token), 200).await;
+    assert_eq!(begun["decision"], "in_doubt");
+    assert_eq!(world.get(&path).await["held_reason"], "in_doubt");
+
+    let note = json!({"note": "Ada: look again"});
+    let released = world.post(&format!("{path}/release"), note, 200).await;
+    assert_eq!(released["status"], "pending");
+    let token = world.lease("doubt").await.1;
+    world.post(&format!("{path}/effects"), pay(&token), 200).await;
+    let word = json!({"outcome": "not_done", "note": "Ada: asked the bank"});
+    let resolved = world.post(&format!("{path}/effects/pay/resolve"), word.clone(), 200).await;
+    assert_eq!(resolved["status"], "pending");
+    world.post(&format!("{path}/effects/pay/resolve"), word, 409).await;
+    let cancelled = world.post(&format!("{path}/cancel"), json!({}), 200).await;
+    assert_eq!(cancelled["status"], "cancelled");
+}
+
+async fn giving_up(world: &mut World) {
+    let (job, token) = world.leased("hopeless").await;
+    let failure = json!({"lease_token": token, "error": "no such city", "retryable": false});
+    let failed = world.post(&format!("/jobs/{job}/fail"), failure, 200).await;
+    assert_eq!(failed["status"], "dead_letter");
+    let query = "/dead-letters?kind=job&since=2020-01-01T00:00:00Z&limit=1";
+    assert_eq!(world.get(query).await["data"][0]["id"], job);
+    world.get(&format!("/dead-letters/{job}")).await;
+    let note = json!({"note": "Ada: the city is there now", "scope": "fresh"});
+    let again = world.post(&format!("/dead-letters/{job}/replay"), note.clone(), 202).await;
+    world.post(&format!("/jobs/{job}/replay"), note.clone(), 409).await;
+    let path = format!("/jobs/{}", again["job_id"].as_str().unwrap());
+    world.post(&format!("{path}/cancel"), Value::Null, 200).await;
+    world.post(&format!("{path}/replay"), note, 202).await;
+    world.get(&path).await;
+
+    let many = json!([{"input": 1, "dedup_key": "a"}, {"input": null, "delay_s": 60}]);
+    let many = world.post("/jobs", many, 201).await;
+    assert_eq!(many["data"][1]["status"], "scheduled");
+    let first = world.post("/jobs", json!({"input": 1, "dedup_key": "a"}), 200).await;
+    assert_eq!((&first["id"], &first["duplicate"]), (&many["data"][0]["id"], &json!(true)));
+}
+
+async fn looking_after(world: &mut World) {
+    world.call_with("GET", "/metrics", HeaderMap::new(), None, 200).await;
+    world.with_key(None);
+    for path in ["/healthz", "/readyz", "/openapi.json"] {
+        world.call_with("GET", path, HeaderMap::new(), None, 200).await;
+    }
+    world.call_with("GET", "/metrics", HeaderMap::new(), None, 401).await;
+}

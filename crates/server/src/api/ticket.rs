@@ -1,0 +1,84 @@
+//! From a lease token to the lease it stands for.
+
+use serde::de::DeserializeOwned;
+use wakepost_domain::lease::Ticket;
+use wakepost_domain::work::{State, WorkKind};
+use wakepost_domain::{TenantId, WorkId};
+use wakepost_store::StoreError;
+
+use super::call::Call;
+use super::error::ApiError;
+
+/// A body that carries a lease token.
+pub trait Leased: DeserializeOwned {
+    /// The token.
+    fn token(&self) -> &str;
+
+    /// Whether the other fields can be used.
+    fn check(&self) -> Result<(), ApiError> {
+        Ok(())
+    }
+}
+
+impl Call {
+    /// Reads a call about a lease. What is wrong with its fields is told last: a worker whose job is gone, or
+    /// whose lease is lost, must hear that first. Only a refusal costs a look-up.
+    pub async fn leased<T: Leased>(&self, id: &str) -> Result<(T, Ticket), ApiError> {
+        let work = job(id)?;
+        let body: T = match self.body() {
+            Ok(body) => body,
+            // Without a token nobody knows whose job it is, but for the caller's own tenant.
+            Err(refusal) => return Err(self.or_gone(self.tenant().await?.id, work, refusal).await),
+        };
+        let ticket = match self.ticket(id, body.token()) {
+            Ok(ticket) => ticket,
+            Err(refusal) => return Err(self.or_gone(self.tenant().await?.id, work, refusal).await),
+        };
+        match body.check() {
+            Ok(()) => Ok((body, ticket)),
+            Err(refusal) => Err(self.or_lost(&ticket, refusal).await),
+        }
+    }
+
+    /// What a lease token says, if it is about this job and this caller may use it.
+    pub fn ticket(&self, id: &str, token: &str) -> Result<Ticket, ApiError> {
+        let id = job(id)?;
+        // A token that is not ours is as good as a stale one: the worker must stop.
+        let ticket = self.context.tokens.read_lease(token).ok_or(StoreError::LeaseLost)?;
+        if !self.caller.reaches(ticket.tenant) {
+            return Err(ApiError::not_found());
+        }
+        let own = self
+            .caller
+            .ticket
+            .is_none_or(|own| own.work == ticket.work && own.fence == ticket.fence);
+        if ticket.work != id || !own {
+            return Err(StoreError::LeaseLost.into());
+        }
+        Ok(ticket)
+    }
+
+    async fn or_gone(&self, tenant: TenantId, work: WorkId, refusal: ApiError) -> ApiError {
+        match self.context.store.work(tenant, work).await {
+            Ok(Some(row)) if row.kind == WorkKind::Job => refusal,
+            Ok(_) => ApiError::not_found(),
+            Err(error) => error.into(),
+        }
+    }
+
+    async fn or_lost(&self, ticket: &Ticket, refusal: ApiError) -> ApiError {
+        let live = match self.context.store.work(ticket.tenant, ticket.work).await {
+            Ok(row) => row.is_some_and(|row| {
+                row.state == State::Running
+                    && row.fence == ticket.fence
+                    && row.lease_expires_at.is_some_and(|end| end > self.context.now())
+            }),
+            Err(error) => return error.into(),
+        };
+        if live { refusal } else { StoreError::LeaseLost.into() }
+    }
+}
+
+fn job(id: &str) -> Result<WorkId, ApiError> {
+    WorkId::parse(id, WorkKind::Job).map_err(|_| ApiError::not_found())
+}
