@@ -82,7 +82,7 @@ async fn a_receiver_that_never_answers_is_a_timeout() {
 #[tokio::test]
 async fn a_receiver_that_never_reads_is_a_timeout() {
     let receiver = Receiver::start(|stream| async move {
-        sleep(Duration::from_secs(1)).await;
+        sleep(Duration::from_secs(30)).await;
         drop(stream);
     })
     .await;
@@ -131,7 +131,7 @@ async fn an_endless_body_is_cut_and_its_connection_dropped() {
             let _ = read_request(&mut stream).await;
             let head = format!("HTTP/1.1 200 OK\r\n{head}\r\n");
             let _ = stream.write_all(head.as_bytes()).await;
-            pour(&mut stream, b"5\r\nabcde\r\n").await;
+            pour(&mut stream, b"5\r\nabcde\r\n".repeat(100).as_slice()).await;
         })
         .await;
         let answer = client().send(receiver.request()).await.unwrap();
