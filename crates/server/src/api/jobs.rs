@@ -116,6 +116,7 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     let once = call.once(tenant.id, StatusCode::CREATED, &answer(views.clone(), many)).await?;
     let made = call.context.store.create_work(items.clone(), once).await?;
     let mut rows = views;
+    add_secrets(&call, &items, &mut rows).await?;
     let mut any_new = false;
     if let Once::Now(ids) = &made {
         hint(&call, &items, ids).await?;
@@ -136,6 +137,20 @@ fn answer(mut rows: Vec<Value>, many: bool) -> Value {
         true => json!({"data": rows}),
         false => rows.pop().unwrap_or_default(),
     }
+}
+
+/// Requests to a job's own http executor are signed with a secret that is shown here and nowhere else.
+async fn add_secrets(call: &Call, items: &[NewWork], rows: &mut [Value]) -> Result<(), ApiError> {
+    let ids: Vec<_> = items.iter().map(|item| item.lane).collect();
+    let lanes = call.context.directory.lanes(&ids).await?;
+    for (item, row) in items.iter().zip(rows) {
+        let Some(lane) = lanes.iter().find(|lane| lane.id == item.lane) else { continue };
+        let own = lane.key.own_executor().map(|own| own.executor);
+        if matches!(own, Some(Executor::Http { .. })) {
+            row["executor_secret"] = call.context.tokens.executor_secret(&lane.key.text()).into();
+        }
+    }
+    Ok(())
 }
 
 /// Jobs as they will be once they are committed.

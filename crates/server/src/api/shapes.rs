@@ -165,6 +165,9 @@ pub struct KeptJob {
     job: Work,
     /// `true` if it had been made before.
     duplicate: Option<bool>,
+    /// What requests to its own http executor are signed with; only where it has one.
+    #[schema(required = false)]
+    executor_secret: Option<String>,
 }
 
 /// A job that had been made before and is not kept any more.

@@ -18,6 +18,7 @@ use super::page::{Listed, PageQuery, cut, listed};
 use super::sources::check_executor;
 use super::work::{check_attempts, check_backoff, check_name};
 use crate::config::Config;
+use crate::directory::Secret;
 use crate::schema;
 
 /// A tenant in a request. A field that is left out stays as it is; `null` sets it back to its default.
@@ -111,6 +112,9 @@ struct TenantView {
     /// When it was made.
     #[schema(value_type = schema::Timestamp)]
     created_at: Timestamp,
+    /// What requests to its default http executor are signed with; only in the answer to setting it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    executor_secret: Option<String>,
 }
 
 fn shown(tenant: &Tenant) -> TenantView {
@@ -125,6 +129,17 @@ fn shown(tenant: &Tenant) -> TenantView {
         max_attempts: settings.max_attempts,
         backoff_s: settings.backoff_s.clone(),
         created_at: tenant.created_at,
+        executor_secret: None,
+    }
+}
+
+/// The secret of a tenant's default executor, if it is one that requests are posted to.
+fn executor_secret(call: &Call, tenant: &Tenant) -> Option<String> {
+    match (&tenant.settings.default_executor, Secret::of_tenant(tenant.id)) {
+        (Some(Executor::Http { .. }), Secret::Derived(name)) => {
+            Some(call.context.tokens.executor_secret(&name))
+        }
+        _ => None,
     }
 }
 
@@ -182,7 +197,10 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     let made = call.context.store.create_tenant(made.slug, made.settings, audit, once).await?;
     call.context.directory.forget_tenants();
     call.context.hub.tell("t");
-    let now = |_| once::json(StatusCode::CREATED, &answer);
+    let now = |tenant: Tenant| {
+        let secret = executor_secret(&call, &tenant);
+        once::json(StatusCode::CREATED, &TenantView { executor_secret: secret, ..answer })
+    };
     call.answer_once(TenantId::DEFAULT, made, now).await
 }
 
@@ -217,7 +235,8 @@ pub async fn update(At(slug): At<String>, call: Call) -> Result<Response, ApiErr
     call.context.store.update_tenant(tenant.id, tenant.settings.clone(), audit).await?;
     call.context.directory.forget_tenants();
     call.context.hub.tell("t");
-    Ok(once::json(StatusCode::OK, &shown(&tenant)))
+    let answer = TenantView { executor_secret: executor_secret(&call, &tenant), ..shown(&tenant) };
+    Ok(once::json(StatusCode::OK, &answer))
 }
 
 /// Who did what.
