@@ -1,1 +1,49 @@
-//! Placeholder.
+//! The harness of the whole-program tests: the real programs, as child processes, on both databases.
+//!
+//! The tests in `tests/`, one file for each room of promises, build on it in the words of the domain: a
+//! [`Gateway`] is started, a [`Source`] sends an [`Event`], a [`Worker`] gets a [`Lease`], a [`Receiver`] is
+//! an agent or a subscriber. It knows the HTTP contract and nothing of the server's insides; every process
+//! that it starts ends with the test, however the test ends.
+
+mod api;
+mod database;
+mod gateway;
+mod http;
+mod process;
+mod program;
+mod receiver;
+mod setup;
+mod source;
+mod waiting;
+mod worker;
+
+pub use api::Api;
+pub use database::Database;
+pub use gateway::Gateway;
+pub use http::{Answer, Http, cut_off_exchange, raw_exchange};
+pub use program::{Ran, random_text, wakepost, webhookctl};
+pub use receiver::{Receiver, Reply, Seen};
+pub use setup::{Prepared, Setup, random_master_key};
+pub use source::{Event, Source, now};
+pub use waiting::{PATIENCE, until, within};
+pub use worker::{Lease, Worker};
+
+/// Stamps out tests for both databases. Each name is that of a function from a [`Database`].
+#[macro_export]
+macro_rules! on_both {
+    ($($name:ident),+ $(,)?) => {
+        $(
+            mod $name {
+                #[tokio::test]
+                async fn on_sqlite() {
+                    super::$name($crate::Database::Sqlite).await;
+                }
+
+                #[tokio::test]
+                async fn on_postgres() {
+                    super::$name($crate::Database::Postgres).await;
+                }
+            }
+        )+
+    };
+}

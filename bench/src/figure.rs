@@ -1,0 +1,157 @@
+//! A figure with the target it is held against.
+
+use std::fmt;
+
+use crate::stats::Spread;
+use crate::world::gateway::Kind;
+
+/// What a figure counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    Ratio,
+    PerSecond,
+    Millis,
+    Micros,
+    Megabytes,
+    Bytes,
+}
+
+impl Unit {
+    fn text(self, value: f64) -> String {
+        match self {
+            Unit::Ratio => format!("{value:.2}"),
+            Unit::PerSecond => format!("{}/s", thousands(value)),
+            Unit::Millis => format!("{value:.1} ms"),
+            Unit::Micros => format!("{value:.0} µs"),
+            Unit::Megabytes => format!("{value:.0} MB"),
+            Unit::Bytes => format!("{} B", thousands(value)),
+        }
+    }
+}
+
+fn thousands(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// On which side of its bound a figure should lie.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Target {
+    /// This or more.
+    AtLeast(f64),
+    /// Less than this.
+    Below(f64),
+}
+
+impl Target {
+    fn is_met(self, value: f64) -> bool {
+        match self {
+            Target::AtLeast(bound) => value >= bound,
+            Target::Below(bound) => value < bound,
+        }
+    }
+
+    fn text(self, unit: Unit) -> String {
+        match self {
+            Target::AtLeast(bound) => format!("≥ {}", unit.text(bound)),
+            Target::Below(bound) => format!("< {}", unit.text(bound)),
+        }
+    }
+}
+
+/// One figure over all rounds.
+#[derive(Debug, Clone)]
+pub struct Figure {
+    name: String,
+    on: Option<Kind>,
+    unit: Unit,
+    rounds: Vec<f64>,
+    must: Option<Target>,
+    aim: Option<Target>,
+}
+
+impl Figure {
+    /// A figure without a target.
+    pub fn new(name: impl Into<String>, on: Kind, unit: Unit, rounds: Vec<f64>) -> Figure {
+        Figure { name: name.into(), on: Some(on), unit, rounds, must: None, aim: None }
+    }
+
+    /// With what it must reach and what it should.
+    pub fn held_to(mut self, must: Target, aim: Target) -> Figure {
+        (self.must, self.aim) = (Some(must), Some(aim));
+        self
+    }
+
+    /// The median of its rounds.
+    pub fn median(&self) -> f64 {
+        Spread::of(self.rounds.iter().copied()).median
+    }
+
+    /// Its cells in a table: what, on what, median, spread, must, aim, verdict.
+    pub fn cells(&self) -> [String; 7] {
+        let spread = Spread::of(self.rounds.iter().copied());
+        let text = |value| self.unit.text(value);
+        let target = |target: Option<Target>| target.map_or(String::new(), |t| t.text(self.unit));
+        [
+            self.name.clone(),
+            self.on.map_or(String::new(), |kind| kind.to_string()),
+            text(spread.median),
+            format!("{} – {}", text(spread.low), text(spread.high)),
+            target(self.must),
+            target(self.aim),
+            self.verdict(),
+        ]
+    }
+
+    fn verdict(&self) -> String {
+        let median = self.median();
+        let word = match (self.must, self.aim) {
+            (_, Some(aim)) if aim.is_met(median) => "aim",
+            (Some(must), _) if must.is_met(median) => "must",
+            (Some(_), _) => "**misses**",
+            (None, _) => "",
+        };
+        word.to_owned()
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [name, on, median, spread, must, aim, verdict] = self.cells();
+        write!(f, "{name:<52} {on:<11}{median:>12}  ({spread})")?;
+        if !must.is_empty() {
+            write!(f, "  must {must}, aim {aim}: {}", verdict.replace('*', ""))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ratio(value: f64) -> Figure {
+        Figure::new("x", Kind::Sqlite, Unit::Ratio, vec![value])
+            .held_to(Target::AtLeast(0.4), Target::AtLeast(0.6))
+    }
+
+    #[test]
+    fn a_verdict_names_the_higher_target_that_is_met() {
+        assert_eq!(ratio(0.7).verdict(), "aim");
+        assert_eq!(ratio(0.5).verdict(), "must");
+        assert_eq!(ratio(0.3).verdict(), "**misses**");
+    }
+
+    #[test]
+    fn large_numbers_are_grouped() {
+        assert_eq!(thousands(1_234_567.0), "1,234,567");
+        assert_eq!(thousands(999.0), "999");
+    }
+}

@@ -1,0 +1,113 @@
+//! One kept HTTP/1.1 connection: writes a ready request, reads one answer.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, bail};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// A connection, and room for one answer.
+pub struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+/// An answer that was read whole.
+pub struct Answer<'a> {
+    /// Its status.
+    pub status: u16,
+    /// Its body.
+    pub body: &'a [u8],
+}
+
+/// Where the parts of an answer lie.
+#[derive(Debug, PartialEq, Eq)]
+struct Head {
+    status: u16,
+    head_bytes: usize,
+    body_bytes: usize,
+}
+
+impl Connection {
+    /// Connects.
+    pub async fn open(address: SocketAddr) -> anyhow::Result<Connection> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Connection { stream, buffer: vec![0; 4096] })
+    }
+
+    /// Sends a request and reads its answer.
+    pub async fn exchange(&mut self, request: &[u8]) -> anyhow::Result<Answer<'_>> {
+        self.stream.write_all(request).await?;
+        let mut filled = 0;
+        let mut head = None;
+        loop {
+            let count = self.stream.read(&mut self.buffer[filled..]).await?;
+            if count == 0 {
+                bail!("the server closed the connection");
+            }
+            filled += count;
+            if head.is_none() {
+                head = read_head(&self.buffer[..filled])?;
+            }
+            let whole = head.as_ref().map(|head| head.head_bytes + head.body_bytes);
+            match (&head, whole) {
+                (Some(head), Some(whole)) if filled >= whole => {
+                    return Ok(Answer {
+                        status: head.status,
+                        body: &self.buffer[head.head_bytes..whole],
+                    });
+                }
+                _ if whole.unwrap_or(filled) > ANSWER_BYTES_MAX => bail!("the answer is too large"),
+                _ => self.grow(whole.unwrap_or(0), filled),
+            }
+        }
+    }
+
+    fn grow(&mut self, whole: usize, filled: usize) {
+        let wanted = if filled == self.buffer.len() { whole.max(filled * 2) } else { whole };
+        if wanted > self.buffer.len() {
+            self.buffer.resize(wanted, 0);
+        }
+    }
+}
+
+/// Reads the head, if all of it is there. Only what our own server sends is understood.
+fn read_head(bytes: &[u8]) -> anyhow::Result<Option<Head>> {
+    let Some(end) = bytes.windows(4).position(|part| part == b"\r\n\r\n") else {
+        return Ok(None);
+    };
+    let text = std::str::from_utf8(&bytes[..end]).context("a head that is not text")?;
+    let mut lines = text.split("\r\n");
+    let status = lines.next().and_then(|line| line.get(9..12)?.parse().ok());
+    let length = lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let is_length = name.eq_ignore_ascii_case("content-length");
+        is_length.then(|| value.trim().parse().ok()).flatten()
+    });
+    Ok(Some(Head {
+        status: status.context("an answer without a status")?,
+        head_bytes: end + 4,
+        body_bytes: length.context("an answer without a content-length")?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_tells_the_status_and_where_the_body_lies() {
+        let head = read_head(b"HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        let expected = Head { status: 202, head_bytes: 44, body_bytes: 2 };
+        assert_eq!(head, Some(expected));
+        assert_eq!(read_head(b"HTTP/1.1 202 Acc").unwrap(), None);
+    }
+
+    #[test]
+    fn an_answer_of_unknown_length_is_refused() {
+        assert!(read_head(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
+    }
+}

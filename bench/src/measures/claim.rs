@@ -1,0 +1,134 @@
+//! No-op jobs through the HTTP lease API: leased and finished in batches.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tokio::task::JoinSet;
+
+use super::rounds::order;
+use super::window::Spent;
+use super::worker::{Worker, create};
+use crate::bench::Bench;
+use crate::figure::{Figure, Unit};
+use crate::world::gateway::{Gateway, Kind};
+
+/// Batch sizes, with how many jobs a round drains.
+pub const BATCHES: [(usize, usize); 3] = [(100, 50_000), (10, 10_000), (1, 3_000)];
+const WORKERS: usize = 16;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What draining came to.
+#[derive(Debug, Clone, Copy)]
+pub struct Drained {
+    /// Jobs a second.
+    pub rate: f64,
+    /// CPU of the server, in microseconds a job.
+    pub server_us: f64,
+    /// CPU of the database server.
+    pub database_us: f64,
+}
+
+/// The figures of the spec, as far as they need no other queue beside ours.
+pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    let gateways = bench.gateways().await?;
+    for (batch, jobs) in BATCHES {
+        let drained = drained(bench, &gateways, batch, bench.options.count(jobs)).await?;
+        for (gateway, drained) in gateways.iter().zip(drained) {
+            figures.extend(of_one(gateway.kind, batch, &drained));
+        }
+    }
+    Ok(figures)
+}
+
+/// The figures of one arm.
+pub fn of_one(kind: Kind, batch: usize, drained: &[Drained]) -> Vec<Figure> {
+    let figure = |name: &str, unit, of: fn(&Drained) -> f64| {
+        let name = format!("jobs leased and finished in batches of {batch}{name}");
+        Figure::new(name, kind, unit, drained.iter().map(of).collect())
+    };
+    let mut figures = vec![
+        figure("", Unit::PerSecond, |drained| drained.rate),
+        figure(": server CPU per job", Unit::Micros, |d| d.server_us),
+    ];
+    if kind == Kind::Postgres {
+        figures.push(figure(": database CPU per job", Unit::Micros, |d| d.database_us));
+    }
+    figures
+}
+
+/// Drains fresh jobs on each gateway in turn, once a round.
+pub async fn drained(
+    bench: &Bench,
+    gateways: &[Gateway],
+    batch: usize,
+    jobs: usize,
+) -> anyhow::Result<Vec<Vec<Drained>>> {
+    let mut all = vec![Vec::new(); gateways.len()];
+    for round in 0..bench.options.rounds() {
+        for index in order(round, gateways.len()) {
+            let gateway = &gateways[index];
+            create(&mut gateway.api().await?, jobs).await?;
+            let before = Spent::so_far(bench, gateway);
+            let took = drain(gateway, batch, jobs).await?;
+            let (server_us, database_us, generator_us) =
+                Spent::so_far(bench, gateway).each(before, jobs as u64);
+            let one = Drained { rate: jobs as f64 / took.as_secs_f64(), server_us, database_us };
+            println!(
+                "round {:>2}  claim {} by {batch:<22} {:>8.0} jobs/s   CPU µs each: server {server_us:>5.1}, \
+                 database {database_us:>5.1}, generator {generator_us:>5.1}",
+                round + 1,
+                gateway.kind,
+                one.rate,
+            );
+            all[index].push(one);
+        }
+    }
+    Ok(all)
+}
+
+/// Lets workers lease and finish until `jobs` are done, and answers how long that took.
+pub async fn drain(gateway: &Gateway, batch: usize, jobs: usize) -> anyhow::Result<Duration> {
+    let done = Arc::new(AtomicUsize::new(0));
+    let mut workers = Vec::new();
+    for name in 0..WORKERS {
+        workers.push(Worker::new(gateway.api().await?, name, batch, 1));
+    }
+    let began = Instant::now();
+    let mut tasks = JoinSet::new();
+    for worker in workers {
+        tasks.spawn(until_done(worker, done.clone(), jobs));
+    }
+    let mut last = began;
+    let all = async {
+        while let Some(ended) = tasks.join_next().await {
+            if let Some(at) = ended?? {
+                last = last.max(at);
+            }
+        }
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(PATIENCE, all).await.context("the jobs were not done in time")??;
+    let finished = done.load(Ordering::Relaxed);
+    anyhow::ensure!(finished == jobs, "{finished} jobs were finished in place of {jobs}");
+    Ok(last.duration_since(began))
+}
+
+/// Answers when this worker finished its last job.
+async fn until_done(
+    mut worker: Worker,
+    done: Arc<AtomicUsize>,
+    jobs: usize,
+) -> anyhow::Result<Option<Instant>> {
+    let mut last = None;
+    while done.load(Ordering::Relaxed) < jobs {
+        let count = worker.turn(|_| {}).await?;
+        if count > 0 {
+            done.fetch_add(count, Ordering::Relaxed);
+            last = Some(Instant::now());
+        }
+    }
+    Ok(last)
+}

@@ -1,0 +1,112 @@
+//! One measured window: how many, how fast, and what it cost whom.
+
+use std::time::Duration;
+
+use crate::bench::Bench;
+use crate::load::requests::Events;
+use crate::load::{Expected, Load, Seen};
+use crate::world::gateway::Gateway;
+use crate::world::usage;
+
+/// Lets what the window before left behind come to rest.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What a window saw.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    /// Answers a second.
+    pub rate: f64,
+    /// Half were answered within this many milliseconds.
+    pub p50_ms: f64,
+    /// All but one in a hundred were.
+    pub p99_ms: f64,
+    /// CPU of the server, in microseconds a request.
+    pub server_us: f64,
+    /// CPU of the database server.
+    pub database_us: f64,
+    /// CPU of this program.
+    pub generator_us: f64,
+}
+
+/// CPU times so far.
+#[derive(Debug, Clone, Copy)]
+pub struct Spent {
+    server: Duration,
+    database: Duration,
+    generator: Duration,
+}
+
+impl Spent {
+    /// As of now.
+    pub fn so_far(bench: &Bench, gateway: &Gateway) -> Spent {
+        let database = bench.postgres.as_ref().filter(|_| gateway.database.is_some());
+        Spent {
+            server: usage::cpu(gateway.child.pid),
+            database: database.map_or(Duration::ZERO, |postgres| postgres.cpu()),
+            generator: usage::cpu(std::process::id()),
+        }
+    }
+
+    /// Microseconds for each of `count` things since `before`: server, database, generator.
+    pub fn each(self, before: Spent, count: u64) -> (f64, f64, f64) {
+        let each = |now: Duration, then: Duration| {
+            now.saturating_sub(then).as_secs_f64() * 1e6 / count.max(1) as f64
+        };
+        (
+            each(self.server, before.server),
+            each(self.database, before.database),
+            each(self.generator, before.generator),
+        )
+    }
+}
+
+/// A load with the options of this run.
+pub fn load(bench: &Bench, events: Events, expected: Expected, connections: usize) -> Load {
+    Load {
+        events,
+        expected,
+        connections,
+        threads: bench.options.threads as usize,
+        warm_up: bench.options.warm_up(),
+        window: bench.options.window(),
+    }
+}
+
+/// Runs a load and measures it.
+pub async fn window(
+    bench: &Bench,
+    gateway: &Gateway,
+    load: impl Future<Output = anyhow::Result<Seen>>,
+) -> anyhow::Result<Window> {
+    tokio::time::sleep(PAUSE).await;
+    let before = Spent::so_far(bench, gateway);
+    let seen = load.await?;
+    let (server_us, database_us, generator_us) =
+        Spent::so_far(bench, gateway).each(before, seen.exchanges);
+    anyhow::ensure!(!seen.micros.is_empty(), "nothing was answered in the window");
+    Ok(Window {
+        rate: seen.rate(),
+        p50_ms: seen.millis(0.5),
+        p99_ms: seen.millis(0.99),
+        server_us,
+        database_us,
+        generator_us,
+    })
+}
+
+impl Window {
+    /// Prints it as a line.
+    pub fn print(&self, round: u32, what: &str) {
+        println!(
+            "round {:>2}  {what:<34} {:>8.0}/s  p50 {:>6.2} ms  p99 {:>7.2} ms   CPU µs each: \
+             server {:>5.1}, database {:>5.1}, generator {:>5.1}",
+            round + 1,
+            self.rate,
+            self.p50_ms,
+            self.p99_ms,
+            self.server_us,
+            self.database_us,
+            self.generator_us
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Measure Wakepost against its ceilings. Run it through `cargo xtask bench`, which builds the programs
+/// and starts a PostgreSQL server that really writes to disk.
+#[derive(Debug, Parser)]
+#[command(name = "wakepost-bench")]
+pub struct Cli {
+    /// What to measure [default: all].
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// How to measure.
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// What to measure.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Command {
+    /// Everything below, and write bench/RESULTS.md
+    All,
+    /// Durable ingest against the ceiling and against a bare server, with 64 and 256 connections
+    Ingest,
+    /// The latency of ingest at half of the durable rate
+    Paced,
+    /// Duplicates against new events
+    Duplicates,
+    /// Refused signatures against a bare server
+    Refusals,
+    /// No-op jobs through the HTTP lease API in batches of 100, 10 and 1
+    Claim,
+    /// From just before a job is posted to its worker's receipt of it, at 200 jobs/s
+    Start,
+    /// Memory of the server, idle and under load
+    Memory,
+    /// Bytes on disk per event with its finished job
+    Disk,
+    /// CPU per request of the server, the database and this program
+    Profile {
+        /// What to profile
+        subject: Subject,
+    },
+    /// A bare server: reads the body, answers 202
+    #[command(hide = true)]
+    ServeBare,
+    /// The gateway without its commit
+    #[command(hide = true)]
+    ServeCeiling {
+        /// Where its settings live
+        #[arg(long)]
+        data_dir: PathBuf,
+    },
+}
+
+/// What `profile` looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Subject {
+    /// Receiving events
+    Ingest,
+    /// Leasing and finishing jobs
+    Claim,
+}
+
+/// How to measure.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Interleaved rounds; the median counts
+    #[arg(long, global = true, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+    /// Length of one measured window
+    #[arg(long, global = true, default_value_t = 3.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Two rounds of very short windows: shows that everything runs, in under a minute
+    #[arg(long, global = true)]
+    pub short: bool,
+    /// Which databases
+    #[arg(long, global = true, value_enum, default_value_t = Databases::Both)]
+    pub database: Databases,
+    /// Threads of the load generator
+    #[arg(long, global = true, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub threads: u32,
+    /// Where `all` writes its figures [default: bench/RESULTS.md; with --short: nowhere]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub results: Option<PathBuf>,
+}
+
+/// Which databases to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Databases {
+    /// SQLite and PostgreSQL
+    Both,
+    /// SQLite alone
+    Sqlite,
+    /// PostgreSQL alone
+    Postgres,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.2..=60.0).contains(&seconds) => Ok(seconds),
+        _ => Err("must be from 0.2 to 60".to_owned()),
+    }
+}
+
+impl Options {
+    /// How many rounds.
+    pub fn rounds(&self) -> u32 {
+        if self.short { 2 } else { self.rounds }
+    }
+
+    /// How long one measured window is.
+    pub fn window(&self) -> Duration {
+        Duration::from_secs_f64(if self.short { 0.4 } else { self.seconds })
+    }
+
+    /// How long the load runs before the window opens.
+    pub fn warm_up(&self) -> Duration {
+        self.window() / 4
+    }
+
+    /// A number of things to do, or a tenth of it in a short run.
+    pub fn count(&self, full: usize) -> usize {
+        if self.short { full / 10 } else { full }
+    }
+}

@@ -1,0 +1,146 @@
+//! A gateway under measurement, or one of its ceilings, with a source to send to.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use anyhow::Context;
+use serde_json::json;
+use tokio::process::Command;
+
+use super::child::Child;
+use super::usage;
+use crate::api::Api;
+use crate::bench::Bench;
+use crate::load::requests::Events;
+
+/// Known to every gateway under measurement; they listen on 127.0.0.1 only and are gone afterwards.
+const ADMIN_KEY: &str = "a-key-for-measurements-that-guards-nothing";
+/// What events are signed with.
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// What serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// Reads the body, answers 202.
+    Bare,
+    /// The gateway without its commit.
+    Ceiling,
+    /// `wakepost serve` on SQLite.
+    Sqlite,
+    /// `wakepost serve` on PostgreSQL.
+    Postgres,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Bare => "bare",
+            Kind::Ceiling => "ceiling",
+            Kind::Sqlite => "SQLite",
+            Kind::Postgres => "PostgreSQL",
+        })
+    }
+}
+
+/// A running server, ready to be sent to.
+pub struct Gateway {
+    /// What it is.
+    pub kind: Kind,
+    /// The process.
+    pub child: Child,
+    /// Where its SQLite lives, if it has one.
+    pub data_dir: PathBuf,
+    /// Its database on the server, if it has one.
+    pub database: Option<String>,
+    /// How many events were made for it so far: each has its own number.
+    pub numbers: Arc<AtomicU64>,
+    source: String,
+}
+
+impl Gateway {
+    /// Starts a server on an empty database and gives it a source.
+    pub async fn start(bench: &Bench, kind: Kind) -> anyhow::Result<Gateway> {
+        let data_dir = new_directory(bench.directory.path())?;
+        let mut database = None;
+        let mut command = match kind {
+            Kind::Bare => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.arg("serve-bare");
+                command
+            }
+            Kind::Ceiling => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.arg("serve-ceiling").arg("--data-dir").arg(&data_dir);
+                command
+            }
+            Kind::Sqlite | Kind::Postgres => {
+                let mut command = Command::new(&bench.program);
+                command.args(["serve", "--listen=127.0.0.1:0", "--log-level=warn"]);
+                command.arg("--data-dir").arg(&data_dir);
+                command
+            }
+        };
+        command
+            .env_remove("DATABASE_URL")
+            .env_remove("WAKEPOST_DATABASE_URL")
+            .env("WAKEPOST_ADMIN_KEY", ADMIN_KEY)
+            // Not where a wakepost.toml of the developer's may lie.
+            .current_dir(&data_dir);
+        if kind == Kind::Postgres {
+            let postgres = bench.postgres.as_ref().context("there is no PostgreSQL")?;
+            let (name, url) = postgres.create().await?;
+            command.env("DATABASE_URL", url);
+            database = Some(name);
+        }
+        let child = Child::start(&mut command).await?;
+        let mut gateway = Gateway {
+            kind,
+            child,
+            data_dir,
+            database,
+            numbers: Arc::default(),
+            source: "src_none".to_owned(),
+        };
+        if kind != Kind::Bare {
+            gateway.source = gateway.new_source().await?;
+        }
+        Ok(gateway)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.child.address
+    }
+
+    /// The memory it holds.
+    pub fn resident_bytes(&self) -> u64 {
+        usage::resident_bytes(self.child.pid).unwrap_or(0)
+    }
+
+    /// A connection for API calls.
+    pub async fn api(&self) -> anyhow::Result<Api> {
+        Api::connect(self.address(), ADMIN_KEY).await
+    }
+
+    /// Signed events for it, each with a number of its own.
+    pub fn events(&self) -> anyhow::Result<Events> {
+        Events::new(self.address(), &self.source, SECRET, self.numbers.clone())
+    }
+
+    async fn new_source(&self) -> anyhow::Result<String> {
+        let body = json!({"provider": "standard-webhooks", "name": "bench", "secret": SECRET});
+        let answer = self.api().await?.post("/sources", body.to_string()).await?;
+        let source: serde_json::Value = serde_json::from_slice(&answer)?;
+        let id = source["id"].as_str().context("a source without an id")?;
+        Ok(id.to_owned())
+    }
+}
+
+fn new_directory(parent: &Path) -> anyhow::Result<PathBuf> {
+    let directory = tempfile::Builder::new().prefix("data-").tempdir_in(parent)?;
+    // Removed with its parent, after the server that uses it has gone.
+    Ok(directory.keep())
+}

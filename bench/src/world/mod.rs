@@ -1,0 +1,6 @@
+//! The programs under measurement: started, watched and stopped.
+
+pub mod child;
+pub mod gateway;
+pub mod postgres;
+pub mod usage;

@@ -1,0 +1,165 @@
+//! Where a gateway keeps its data, for the length of one test.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, NoTls};
+
+use crate::program::random_text;
+
+/// Names the server that databases are made on.
+const SERVER: &str = "WAKEPOST_TEST_DATABASE_URL";
+
+/// The name of SQLite's file in a data directory.
+const SQLITE_FILE: &str = "wakepost.db";
+
+/// Which database a test runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Database {
+    /// Embedded, for one process.
+    Sqlite,
+    /// A server, for many.
+    Postgres,
+}
+
+/// A directory, and on PostgreSQL a database of its own. Both go when it is dropped.
+pub(crate) struct Storage {
+    // Dropped first: a server that still lives would otherwise write into a directory that is gone.
+    postgres: Option<PostgresDatabase>,
+    directory: TempDir,
+}
+
+impl Storage {
+    pub(crate) async fn new(database: Database) -> Storage {
+        Storage {
+            postgres: match database {
+                Database::Sqlite => None,
+                Database::Postgres => Some(PostgresDatabase::create().await),
+            },
+            directory: tempfile::tempdir().expect("a temporary directory"),
+        }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn url(&self) -> Option<&str> {
+        self.postgres.as_ref().map(|database| database.url.as_str())
+    }
+
+    /// Cuts every connection to the database, and lets none in.
+    pub(crate) async fn lose(&self) {
+        let PostgresDatabase { server, name, .. } = self.postgres.as_ref().expect("PostgreSQL");
+        execute(server, &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false")).await;
+        let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname";
+        execute(server, &format!("{cut} = '{name}'")).await;
+    }
+
+    /// Lets connections in again.
+    pub(crate) async fn regain(&self) {
+        let PostgresDatabase { server, name, .. } = self.postgres.as_ref().expect("PostgreSQL");
+        execute(server, &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true")).await;
+    }
+
+    /// The one number a query answers.
+    pub(crate) async fn count(&self, data_dir: &Path, query: &str) -> i64 {
+        let Some(url) = self.url() else {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+            let path = data_dir.join(SQLITE_FILE);
+            let connection = Connection::open_with_flags(path, flags).expect("the database");
+            return connection
+                .query_row(query, [], |row| row.get(0))
+                .unwrap_or_else(|error| panic!("{query}: {error}"));
+        };
+        let (client, connection) = connect(url).await;
+        let row = client.query_one(query, &[]).await;
+        connection.abort();
+        row.unwrap_or_else(|error| panic!("{query}: {error}")).get(0)
+    }
+
+    /// All that is stored: the bytes of SQLite's files, or every row of PostgreSQL's tables as text, in
+    /// which bytes are written in hexadecimal digits.
+    pub(crate) async fn contents(&self, data_dir: &Path) -> Vec<u8> {
+        let Some(url) = self.url() else {
+            return files(data_dir);
+        };
+        let (client, connection) = connect(url).await;
+        let tables = "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables \
+                      WHERE schemaname NOT IN ('pg_catalog', 'information_schema')";
+        let mut contents = Vec::new();
+        for table in client.query(tables, &[]).await.expect("the tables") {
+            let table: String = table.get(0);
+            let rows = format!("SELECT t::text FROM {table} t");
+            for row in client.query(&rows, &[]).await.expect("the rows") {
+                contents.extend_from_slice(row.get::<_, String>(0).as_bytes());
+                contents.push(b'\n');
+            }
+        }
+        connection.abort();
+        contents
+    }
+}
+
+fn files(directory: &Path) -> Vec<u8> {
+    let mut contents = Vec::new();
+    for entry in std::fs::read_dir(directory).expect("the data directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_file() {
+            contents.extend(std::fs::read(&path).expect("a file"));
+        }
+    }
+    contents
+}
+
+struct PostgresDatabase {
+    server: String,
+    name: String,
+    url: String,
+}
+
+impl PostgresDatabase {
+    async fn create() -> PostgresDatabase {
+        let server = std::env::var(SERVER)
+            .unwrap_or_else(|_| panic!("{SERVER} is not set: run this through `cargo xtask test`"));
+        let name = format!("wakepost_{}", random_text(12));
+        execute(&server, &format!("CREATE DATABASE {name}")).await;
+        let (front, _) = server.rsplit_once('/').expect("the URL names a database");
+        PostgresDatabase { url: format!("{front}/{name}"), name, server }
+    }
+}
+
+impl Drop for PostgresDatabase {
+    fn drop(&mut self) {
+        // The test's own runtime may be ending: the last word is said on another.
+        let (server, name) = (self.server.clone(), self.name.clone());
+        let dropping = std::thread::spawn(move || {
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime")
+                .block_on(execute(&server, &format!("DROP DATABASE {name} WITH (FORCE)")));
+        });
+        // A panic here would hide the one that may be under way.
+        if dropping.join().is_err() {
+            eprintln!("the test database {} is left behind", self.name);
+        }
+    }
+}
+
+async fn connect(url: &str) -> (Client, JoinHandle<()>) {
+    let (client, connection) =
+        tokio_postgres::connect(url, NoTls).await.expect("the test server answers");
+    let connection = tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    (client, connection)
+}
+
+async fn execute(server: &str, statement: &str) {
+    let (client, connection) = connect(server).await;
+    client.batch_execute(statement).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+    connection.abort();
+}
