@@ -87,6 +87,11 @@ impl Default for Http {
 }
 
 impl Http {
+    /// A client that speaks HTTP/2 and nothing else.
+    pub fn version_2() -> Http {
+        Http { pool: Client::builder(TokioExecutor::new()).http2_only(true).build_http() }
+    }
+
     /// Sends a request. An error is what a sender sees when the server dies.
     pub async fn try_send(
         &self,

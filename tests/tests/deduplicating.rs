@@ -202,7 +202,19 @@ async fn a_repeated_call_with_an_idempotency_key_gets_the_first_answer(database:
     assert_eq!(again.header("idempotency-replayed"), "true");
     assert_eq!(again.text("id"), ids[0]);
     let other = json!({"input": {"n": 2}});
-    let other = api.call_with(Method::POST, "/jobs", headers, Some(&other));
+    let other = api.call_with(Method::POST, "/jobs", headers.clone(), Some(&other));
     other.await.refuses(409, "idempotency_mismatch");
     assert_eq!(api.list("/jobs").await.len(), 1);
+
+    // A secret is shown once, whoever asks again.
+    for (path, body, secret) in [
+        ("/keys", json!({"name": "k", "role": "viewer"}), "key"),
+        ("/sources", json!({"provider": "github"}), "secret"),
+    ] {
+        let first = api.call_with(Method::POST, path, headers.clone(), Some(&body)).await.is(201);
+        let again = api.call_with(Method::POST, path, headers.clone(), Some(&body)).await.is(201);
+        assert_eq!(again.text("id"), first.text("id"));
+        assert!(!first.text(secret).is_empty());
+        assert!(again.json().get(secret).is_none(), "{path}");
+    }
 }

@@ -22,6 +22,7 @@ on_both!(
     a_tenants_worker_never_gets_another_tenants_job,
     a_lease_never_passes_the_runs_last_moment,
     what_one_run_saves_the_next_one_gets,
+    never_more_jobs_run_at_once_than_their_source_and_tenant_allow,
 );
 
 async fn each_job_is_leased_to_one_worker_however_many_ask(database: Database) {
@@ -405,4 +406,34 @@ async fn what_one_run_saves_the_next_one_gets(database: Database) {
     assert_eq!((&shown["reply"], &shown["cost"]), (&json!("done"), &json!(1.5)));
     assert_eq!(shown["subject"], "crm:ticket:9");
     assert_eq!(shown["runs"].as_array().map(Vec::len), Some(2));
+}
+
+async fn never_more_jobs_run_at_once_than_their_source_and_tenant_allow(database: Database) {
+    const EVENTS: usize = 8;
+    let nodes = Gateway::nodes(database).await;
+    let admin = nodes[0].admin();
+    let acme = admin.tenant("acme").await;
+    admin.patch("/tenants/acme", json!({"concurrency": 3})).await.is(200);
+    let capped = acme.source_with("stripe", json!({"concurrency": 2})).await;
+    let free = acme.source("stripe").await;
+    for n in 0..EVENTS {
+        let source = if n % 2 == 0 { &capped } else { &free };
+        nodes[0].send(source, &source.event(&format!("e-{n}"))).await.is(202);
+    }
+    let workers: Vec<Worker> = nodes.iter().map(|node| node.worker("w")).collect();
+    let mut running: Vec<Lease> = Vec::new();
+    let mut done = 0;
+    while done < EVENTS {
+        let asked = workers.iter().map(|worker| worker.lease_many(json!({"max": 9, "wait_s": 1})));
+        running.extend(join_all(asked).await.into_iter().flatten());
+        let of_capped = running.iter().filter(|lease| lease.job["source"] == capped.id).count();
+        assert!(running.len() <= 3, "{} of the tenant at once", running.len());
+        assert!(of_capped <= 2, "{of_capped} of the source at once");
+        // A place that gets free is taken soon: two polls of a second find it.
+        if let Some(lease) = running.pop() {
+            lease.complete(json!(1)).await.is(200);
+            done += 1;
+        }
+    }
+    assert!(workers[0].lease().await.is_none());
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -9,8 +10,8 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use wakepost_providers::SignedRequest;
 use wakepost_tests::{
-    Answer, Api, Database, Event, Gateway, Source, cut_off_exchange, now, on_both, raw_exchange,
-    until,
+    Answer, Api, Database, Event, Gateway, Http, Source, cut_off_exchange, now, on_both,
+    raw_exchange, until,
 };
 
 const PROVIDERS: [&str; 4] = ["github", "stripe", "standard-webhooks", "generic"];
@@ -440,6 +441,24 @@ async fn broken_http_is_refused_and_the_connection_closed() {
     assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer:?}");
     gateway.send_request(&request).await;
     assert_eq!(gateway.admin().list("/inbox").await.len(), 1);
+}
+
+/// The listener stands before any database.
+#[tokio::test]
+async fn a_sender_may_speak_http_2() {
+    let gateway = Gateway::start(Database::Sqlite).await;
+    let source = gateway.with_source("github").await;
+    let http = Http::version_2();
+    let sends = (0..50).map(|n| {
+        let request = source.sign(&source.event(&format!("e-{n}")));
+        let url = format!("{}{}", gateway.url(), request.url);
+        let http = http.clone();
+        async move { http.send(request.method, &url, request.headers, request.body).await }
+    });
+    for answer in join_all(sends).await {
+        answer.is(202);
+    }
+    assert_eq!(gateway.admin().list("/inbox").await.len(), 50);
 }
 
 /// The listener stands before any database.
