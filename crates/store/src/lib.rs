@@ -5,7 +5,7 @@
 //! nothing else; what a move means is decided in the domain crate, once. Everything confidential comes in
 //! as [`vault::Sealed`] and leaves as it came: no backend ever sees plain text.
 //!
-//! The promises of these traits are tests, in [`conformance`], and run on both databases.
+//! The promises of these traits are tests, in `conformance`, and run on both databases.
 
 pub mod admission;
 #[cfg(feature = "conformance")]

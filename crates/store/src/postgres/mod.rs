@@ -1,6 +1,6 @@
 //! PostgreSQL: one database, many nodes.
 //!
-//! The hot moves (accept, heartbeat, settle) go through a group-commit batcher each ([`batch`]): whole
+//! The hot moves (accept, heartbeat, settle) go through a group-commit batcher each (`batch`): whole
 //! batches as arrays in one statement, so that a round trip and a commit are shared by whoever is there.
 //! Everything else is one short transaction on a pooled connection. Time is the database's
 //! (`wakepost_now()`), and no connection carries state from one move to the next, so that a

@@ -1,6 +1,6 @@
 //! SQLite: the embedded default. One process, one writer.
 //!
-//! One thread owns the only write connection ([`writer`]). Each wake-up runs everything that waits in one
+//! One thread owns the only write connection (`writer`). Each wake-up runs everything that waits in one
 //! transaction and then answers, so that the cost of a commit is shared by whoever is there. Reads go to
 //! a few read-only connections. The files beside this one hold the moves, and each has its twin in
 //! `postgres/`.
