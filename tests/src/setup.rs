@@ -32,7 +32,8 @@ impl Setup {
         self
     }
 
-    /// With this `wakepost.toml`. `DIRECTORY` in it stands for the test's own directory.
+    /// With this `wakepost.toml`. `DIRECTORY` in it stands for the test's own directory. A command in it that
+    /// goes on and on must end when the file is gone: nobody else ends it if the server is killed.
     pub fn file(mut self, text: &str) -> Setup {
         self.file = Some(text.to_owned());
         self

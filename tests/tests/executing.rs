@@ -204,7 +204,7 @@ async fn a_command_that_takes_too_long_is_ended_with_everything_it_started(datab
     const COMMANDS: &str = r#"
 [exec.slow]
 command = ["sh", "-c", '''
-( trap '' TERM; while [ -d DIRECTORY ]; do echo x >> DIRECTORY/ticks; sleep 0.05; done ) &
+( trap '' TERM; while [ -e DIRECTORY/wakepost.toml ]; do echo x >> DIRECTORY/ticks; sleep 0.05; done ) &
 wait
 ''']
 timeout_s = 3
@@ -224,7 +224,7 @@ async fn a_command_that_will_not_stop_is_gone_before_its_job_runs_again(database
 [exec.stubborn]
 command = ["sh", "-c", '''
 trap '' TERM
-while [ -d DIRECTORY ]; do echo "$WAKEPOST_RUN_ID" >> DIRECTORY/ticks; sleep 0.05; done
+while [ -e DIRECTORY/wakepost.toml ]; do echo "$WAKEPOST_RUN_ID" >> DIRECTORY/ticks; sleep 0.05; done
 ''']
 "#;
     let gateway = Gateway::setup(database).file(COMMANDS).start().await;
@@ -245,7 +245,7 @@ async fn what_a_command_leaves_running_does_not_keep_its_job_from_ending(databas
     const COMMANDS: &str = r#"
 [exec.leaves]
 command = ["sh", "-c", '''
-( while [ -d DIRECTORY ]; do echo x >> DIRECTORY/ticks; sleep 0.05; done ) &
+( while [ -e DIRECTORY/wakepost.toml ]; do echo x >> DIRECTORY/ticks; sleep 0.05; done ) &
 while [ ! -s DIRECTORY/ticks ]; do sleep 0.05; done
 echo '{"done": true}'
 ''']
@@ -264,7 +264,7 @@ async fn a_command_is_asked_to_stop_when_its_job_is_cancelled(database: Database
 command = ["sh", "-c", '''
 trap 'touch DIRECTORY/asked; exit 0' TERM
 touch DIRECTORY/begun
-while [ -d DIRECTORY ]; do sleep 0.05; done
+while [ -e DIRECTORY/wakepost.toml ]; do sleep 0.05; done
 ''']
 "#;
     let gateway = Gateway::setup(database).file(COMMANDS).start().await;
@@ -285,7 +285,7 @@ async fn a_commands_key_is_good_for_its_own_job_and_dies_with_the_lease(database
 command = ["sh", "-c", '''
 printf '%s %s' "$WAKEPOST_KEY" "$WAKEPOST_LEASE_TOKEN" > "DIRECTORY/writing.$WAKEPOST_JOB_ID"
 mv "DIRECTORY/writing.$WAKEPOST_JOB_ID" "DIRECTORY/$WAKEPOST_JOB_ID"
-while [ -d DIRECTORY ] && [ ! -e DIRECTORY/finish ]; do sleep 0.05; done
+while [ -e DIRECTORY/wakepost.toml ] && [ ! -e DIRECTORY/finish ]; do sleep 0.05; done
 ''']
 "#;
     let gateway = Gateway::setup(database).file(COMMANDS).start().await;

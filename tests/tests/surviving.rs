@@ -197,7 +197,7 @@ command = ["sh", "-c", "touch DIRECTORY/begun-short; sleep 1; echo '{\"done\": t
 [exec.long]
 command = ["sh", "-c", '''
 touch DIRECTORY/begun-long
-while [ -d DIRECTORY ] && [ ! -e DIRECTORY/finish ]; do sleep 0.05; done
+while [ -e DIRECTORY/wakepost.toml ] && [ ! -e DIRECTORY/finish ]; do sleep 0.05; done
 echo '{"done": true}'
 ''']
 "#;

@@ -12,6 +12,9 @@ use crate::queue::Pushed;
 /// A run ends itself this long before its last moment, so that its end is still recorded.
 const MARGIN: Duration = Duration::from_secs(2);
 
+/// A run that cannot renew its lease ends this long before it does.
+const SAFETY: Duration = Duration::from_millis(200);
+
 /// Why a run has to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
@@ -31,6 +34,9 @@ pub async fn keep(context: &Context, item: &Pushed, timeout: Duration) -> Stop {
     let end = Instant::now() + timeout.saturating_sub(MARGIN).max(Duration::from_millis(500));
     // Often enough that a stop which was asked for is heard soon.
     let period = (policy.lease / 3).clamp(Duration::from_millis(300), Duration::from_secs(2));
+    // When the lease ends if no further beat gets through, by this node's own monotonic clock. Whoever
+    // cannot renew it must assume that it is lost, and that another run is about to begin.
+    let mut lost = Instant::now() + policy.lease.saturating_sub(SAFETY);
     let stopping = async {
         context.stop.cancelled().await;
         tokio::time::sleep(context.config.shutdown_grace).await;
@@ -40,14 +46,21 @@ pub async fn keep(context: &Context, item: &Pushed, timeout: Duration) -> Stop {
         tokio::select! {
             () = tokio::time::sleep(period) => {}
             () = tokio::time::sleep_until(end) => return Stop::TimedOut,
+            () = tokio::time::sleep_until(lost) => return Stop::Lost,
             () = &mut stopping => return Stop::NodeStops,
         }
+        let asked = Instant::now();
         let beat = Heartbeat { ticket: claimed.ticket, extend: policy.lease, cost: None };
-        match context.store.heartbeat(vec![beat]).await.pop() {
+        let beating = context.store.heartbeat(vec![beat]);
+        let Ok(mut answers) = tokio::time::timeout_at(lost, beating).await else {
+            return Stop::Lost;
+        };
+        match answers.pop() {
             Some(Ok(answer)) if answer.cancel_requested => return Stop::Cancelled,
+            Some(Ok(_)) => lost = asked + policy.lease.saturating_sub(SAFETY),
             Some(Err(StoreError::LeaseLost)) => return Stop::Lost,
-            // The store is down: the lease lasts a while, and the next beat may get through.
-            Some(Ok(_) | Err(_)) | None => {}
+            // The store is down: the next beat may get through before the lease ends.
+            Some(Err(_)) | None => {}
         }
     }
 }
