@@ -14,7 +14,11 @@ const BEGIN: &str = "<!-- figures: written by `cargo xtask bench` -->";
 const END: &str = "<!-- end of figures -->";
 
 /// Prints the figures.
-pub fn print(figures: &[Figure]) {
+pub fn print(bench: &Bench, figures: &[Figure]) {
+    println!(
+        "other processes took {:.0} % of the machine in the median window",
+        bench.others().median * 100.0
+    );
     for figure in figures {
         println!("{figure}");
     }
@@ -72,7 +76,16 @@ fn text(bench: &Bench, figures: &[Figure]) -> anyhow::Result<String> {
     if let Some(postgres) = &machine.postgres {
         writeln!(text, "- database server: {postgres}")?;
     }
-    writeln!(text, "- load average before the run: {}\n", machine.load_average)?;
+    let others = bench.others();
+    writeln!(
+        text,
+        "- load average before the run: {}; other processes took {:.0} % of the machine in the median \
+         window ({:.0} – {:.0} %)\n",
+        machine.load_average,
+        others.median * 100.0,
+        others.low * 100.0,
+        others.high * 100.0
+    )?;
     writeln!(text, "| figure | on | median | lowest – highest | must | aim | meets |")?;
     writeln!(text, "|---|---|---|---|---|---|---|")?;
     for figure in figures {

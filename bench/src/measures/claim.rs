@@ -73,12 +73,14 @@ pub async fn drained(
             create(&mut gateway.api().await?, jobs).await?;
             let before = Spent::so_far(bench, gateway);
             let took = drain(gateway, batch, jobs).await?;
-            let (server_us, database_us, generator_us) =
-                Spent::so_far(bench, gateway).each(before, jobs as u64);
+            let after = Spent::so_far(bench, gateway);
+            let (server_us, database_us, generator_us) = after.each(before, jobs as u64);
+            let others = after.others(bench, before) * 100.0;
             let one = Drained { rate: jobs as f64 / took.as_secs_f64(), server_us, database_us };
             println!(
                 "round {:>2}  claim {} by {batch:<22} {:>8.0} jobs/s   CPU µs each: server {server_us:>5.1}, \
-                 database {database_us:>5.1}, generator {generator_us:>5.1}",
+                 database {database_us:>5.1}, generator {generator_us:>5.1}; \
+                 others took {others:.0} %",
                 round + 1,
                 gateway.kind,
                 one.rate,

@@ -39,7 +39,7 @@ pub async fn run(bench: &Bench, command: Command) -> anyhow::Result<()> {
         Command::ServeBare | Command::ServeCeiling { .. } => Vec::new(),
     };
     println!();
-    report::print(&figures);
+    report::print(bench, &figures);
     Ok(())
 }
 
@@ -54,6 +54,6 @@ async fn all(bench: &Bench) -> anyhow::Result<()> {
     figures.extend(memory::figures(bench).await?);
     figures.extend(disk::figures(bench).await?);
     println!();
-    report::print(&figures);
+    report::print(bench, &figures);
     report::write(bench, &figures)
 }

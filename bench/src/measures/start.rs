@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::rounds::order;
+use super::window::Spent;
 use super::worker::Worker;
 use crate::api::Api;
 use crate::bench::Bench;
@@ -34,13 +35,16 @@ pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     for round in 0..bench.options.rounds() {
         for index in order(round, gateways.len()) {
             let gateway = &gateways[index];
+            let before = Spent::so_far(bench, gateway);
             let run = one_round(bench, gateway);
             let micros = tokio::time::timeout(PATIENCE, run)
                 .await
                 .context("the jobs did not all start in time")??;
+            let others = Spent::so_far(bench, gateway).others(bench, before) * 100.0;
             let millis = |share| f64::from(percentile(&micros, share)) / 1000.0;
             println!(
-                "round {:>2}  enqueue to start on {:<14} p50 {:>6.2} ms  p99 {:>6.2} ms  max {:>6.2} ms",
+                "round {:>2}  enqueue to start on {:<14} p50 {:>6.2} ms  p99 {:>6.2} ms  max {:>6.2} ms; \
+                 others took {others:.0} %",
                 round + 1,
                 gateway.kind,
                 millis(0.5),

@@ -1,6 +1,6 @@
 //! One measured window: how many, how fast, and what it cost whom.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::bench::Bench;
 use crate::load::requests::Events;
@@ -26,6 +26,8 @@ pub struct Window {
     pub database_us: f64,
     /// CPU of this program.
     pub generator_us: f64,
+    /// The share of the machine that processes of others took meanwhile.
+    pub others: f64,
 }
 
 /// CPU times so far.
@@ -34,6 +36,8 @@ pub struct Spent {
     server: Duration,
     database: Duration,
     generator: Duration,
+    machine: Duration,
+    at: Instant,
 }
 
 impl Spent {
@@ -44,7 +48,21 @@ impl Spent {
             server: usage::cpu(gateway.child.pid),
             database: database.map_or(Duration::ZERO, |postgres| postgres.cpu()),
             generator: usage::cpu(std::process::id()),
+            machine: usage::machine_cpu(),
+            at: Instant::now(),
         }
+    }
+
+    /// The share of the machine that went since `before` to processes that are not part of the measure.
+    /// A share of more than a few hundredths spoils what was measured.
+    pub fn others(self, bench: &Bench, before: Spent) -> f64 {
+        let since = |of: fn(&Spent) -> Duration| of(&self).saturating_sub(of(&before));
+        let ours = since(|s| s.server) + since(|s| s.database) + since(|s| s.generator);
+        let others = since(|s| s.machine).saturating_sub(ours);
+        let all = self.at.duration_since(before.at).as_secs_f64() * bench.machine.cores as f64;
+        let share = (others.as_secs_f64() / all.max(0.001)).min(1.0);
+        bench.note_others(share);
+        share
     }
 
     /// Microseconds for each of `count` things since `before`: server, database, generator.
@@ -81,8 +99,8 @@ pub async fn window(
     tokio::time::sleep(PAUSE).await;
     let before = Spent::so_far(bench, gateway);
     let seen = load.await?;
-    let (server_us, database_us, generator_us) =
-        Spent::so_far(bench, gateway).each(before, seen.exchanges);
+    let after = Spent::so_far(bench, gateway);
+    let (server_us, database_us, generator_us) = after.each(before, seen.exchanges);
     anyhow::ensure!(!seen.micros.is_empty(), "nothing was answered in the window");
     Ok(Window {
         rate: seen.rate(),
@@ -91,6 +109,7 @@ pub async fn window(
         server_us,
         database_us,
         generator_us,
+        others: after.others(bench, before),
     })
 }
 
@@ -99,14 +118,15 @@ impl Window {
     pub fn print(&self, round: u32, what: &str) {
         println!(
             "round {:>2}  {what:<34} {:>8.0}/s  p50 {:>6.2} ms  p99 {:>7.2} ms   CPU µs each: \
-             server {:>5.1}, database {:>5.1}, generator {:>5.1}",
+             server {:>5.1}, database {:>5.1}, generator {:>5.1}; others took {:.0} %",
             round + 1,
             self.rate,
             self.p50_ms,
             self.p99_ms,
             self.server_us,
             self.database_us,
-            self.generator_us
+            self.generator_us,
+            self.others * 100.0
         );
     }
 }

@@ -26,6 +26,21 @@ pub fn family_cpu(parent: u32) -> Duration {
     TICK * (own.own_ticks + own.ended_children_ticks + children.sum::<u32>())
 }
 
+/// The CPU time of the whole machine so far, all cores and all processes together.
+pub fn machine_cpu() -> Duration {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    TICK * busy_ticks(&text)
+}
+
+/// Everything in the first line but what was idle or waited for the disk.
+fn busy_ticks(text: &str) -> u32 {
+    let line = text.lines().next().unwrap_or_default();
+    let fields = line.split_ascii_whitespace().skip(1).enumerate();
+    // The last two are guests, which the first two hold already.
+    let busy = fields.filter(|(place, _)| !matches!(place, 3 | 4 | 8..));
+    busy.filter_map(|(_, field)| field.parse::<u32>().ok()).sum()
+}
+
 /// The parent of a process.
 pub fn parent(pid: u32) -> Option<u32> {
     stat(pid).map(|stat| stat.parent)
@@ -64,6 +79,11 @@ fn read_stat(text: &str) -> Option<Stat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_busy_machine_is_one_that_neither_idles_nor_waits_for_the_disk() {
+        assert_eq!(busy_ticks("cpu  1 2 4 1000 2000 8 16 32 1 2\ncpu0 9 9"), 63);
+    }
 
     #[test]
     fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
