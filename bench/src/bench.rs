@@ -1,14 +1,14 @@
 //! What all measures share: the options, the machine, the database server, a directory for data.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::time::Duration;
 
 use anyhow::Context;
 use tempfile::TempDir;
 
 use crate::machine::Machine;
 use crate::options::{Databases, Options};
-use crate::stats::Spread;
+use crate::quiet::Quiet;
 use crate::world::gateway::{Gateway, Kind};
 use crate::world::postgres::Postgres;
 
@@ -29,8 +29,8 @@ pub struct Bench {
     pub directory: TempDir,
     /// The database server, unless only SQLite is measured.
     pub postgres: Option<Postgres>,
-    /// The share of the machine that others took, window by window.
-    others: Mutex<Vec<f64>>,
+    /// What others do on the machine meanwhile.
+    pub quiet: Quiet,
 }
 
 impl Bench {
@@ -47,6 +47,7 @@ impl Bench {
                 Some(Postgres::connect(&url).await?)
             }
         };
+        let quiet = Quiet::new(Duration::from_secs(60 * options.patience));
         let machine = Machine::look(postgres.as_ref()).await?;
         println!("{machine}");
         Ok(Bench {
@@ -55,19 +56,8 @@ impl Bench {
             program: PathBuf::from(bin_dir).join("wakepost"),
             directory: tempfile::Builder::new().prefix("wakepost-bench-").tempdir()?,
             postgres,
-            others: Mutex::default(),
+            quiet,
         })
-    }
-
-    /// Notes the share of the machine that others took during a window.
-    pub fn note_others(&self, share: f64) {
-        self.others.lock().expect("nobody panics while holding it").push(share);
-    }
-
-    /// The shares of the machine that others took.
-    pub fn others(&self) -> Spread {
-        let shares = self.others.lock().expect("nobody panics while holding it");
-        Spread::of(shares.iter().copied())
     }
 
     /// The databases to measure.

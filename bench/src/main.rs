@@ -12,6 +12,7 @@ mod load;
 mod machine;
 mod measures;
 mod options;
+mod quiet;
 mod report;
 mod serve;
 mod stats;

@@ -77,6 +77,9 @@ pub struct Options {
     /// Two rounds of very short windows: shows that everything runs, in under a minute
     #[arg(long, global = true)]
     pub short: bool,
+    /// Wait for a quiet machine, and run spoilt rounds again, for at most this many minutes in all
+    #[arg(long, global = true, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=600))]
+    pub patience: u64,
     /// Which databases
     #[arg(long, global = true, value_enum, default_value_t = Databases::Both)]
     pub database: Databases,

@@ -17,7 +17,7 @@ const END: &str = "<!-- end of figures -->";
 pub fn print(bench: &Bench, figures: &[Figure]) {
     println!(
         "other processes took {:.0} % of the machine in the median window",
-        bench.others().median * 100.0
+        bench.quiet.others().median * 100.0
     );
     for figure in figures {
         println!("{figure}");
@@ -76,7 +76,7 @@ fn text(bench: &Bench, figures: &[Figure]) -> anyhow::Result<String> {
     if let Some(postgres) = &machine.postgres {
         writeln!(text, "- database server: {postgres}")?;
     }
-    let others = bench.others();
+    let others = bench.quiet.others();
     writeln!(
         text,
         "- load average before the run: {}; other processes took {:.0} % of the machine in the median \

@@ -1,5 +1,6 @@
 //! No-op jobs through the HTTP lease API: leased and finished in batches.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tokio::task::JoinSet;
 
-use super::rounds::order;
+use super::rounds::{by_arm, order, rounds};
 use super::window::Spent;
 use super::worker::{Worker, create};
 use crate::bench::Bench;
@@ -66,29 +67,38 @@ pub async fn drained(
     batch: usize,
     jobs: usize,
 ) -> anyhow::Result<Vec<Vec<Drained>>> {
-    let mut all = vec![Vec::new(); gateways.len()];
-    for round in 0..bench.options.rounds() {
+    let all = rounds(bench, async |round| {
+        let mut seen = BTreeMap::new();
         for index in order(round, gateways.len()) {
-            let gateway = &gateways[index];
-            create(&mut gateway.api().await?, jobs).await?;
-            let before = Spent::so_far(bench, gateway);
-            let took = drain(gateway, batch, jobs).await?;
-            let after = Spent::so_far(bench, gateway);
-            let (server_us, database_us, generator_us) = after.each(before, jobs as u64);
-            let others = after.others(bench, before) * 100.0;
-            let one = Drained { rate: jobs as f64 / took.as_secs_f64(), server_us, database_us };
-            println!(
-                "round {:>2}  claim {} by {batch:<22} {:>8.0} jobs/s   CPU µs each: server {server_us:>5.1}, \
-                 database {database_us:>5.1}, generator {generator_us:>5.1}; \
-                 others took {others:.0} %",
-                round + 1,
-                gateway.kind,
-                one.rate,
-            );
-            all[index].push(one);
+            seen.insert(index, one(bench, &gateways[index], batch, jobs, round).await?);
         }
-    }
-    Ok(all)
+        Ok(seen.into_values().collect())
+    });
+    Ok(by_arm(all.await?))
+}
+
+async fn one(
+    bench: &Bench,
+    gateway: &Gateway,
+    batch: usize,
+    jobs: usize,
+    round: u32,
+) -> anyhow::Result<Drained> {
+    create(&mut gateway.api().await?, jobs).await?;
+    let before = Spent::so_far(bench, gateway);
+    let took = drain(gateway, batch, jobs).await?;
+    let after = Spent::so_far(bench, gateway);
+    let (server_us, database_us, generator_us) = after.each(before, jobs as u64);
+    let others = after.others(bench, before) * 100.0;
+    let rate = jobs as f64 / took.as_secs_f64();
+    println!(
+        "round {:>2}  claim {} by {batch:<22} {rate:>8.0} jobs/s   CPU µs each: server \
+         {server_us:>5.1}, database {database_us:>5.1}, generator {generator_us:>5.1}; others took \
+         {others:.0} %",
+        round + 1,
+        gateway.kind,
+    );
+    Ok(Drained { rate, server_us, database_us })
 }
 
 /// Lets workers lease and finish until `jobs` are done, and answers how long that took.

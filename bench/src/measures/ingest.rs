@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::ACCEPTED;
-use super::rounds::order;
+use super::rounds::{by_arm, order, rounds};
 use super::window::{Window, load, window};
 use crate::bench::Bench;
 use crate::figure::{Figure, Target, Unit};
@@ -31,18 +31,30 @@ pub async fn windows(bench: &Bench, connections: &[usize]) -> anyhow::Result<Win
         vec![Gateway::start(bench, Kind::Bare).await?, Gateway::start(bench, Kind::Ceiling).await?];
     arms.extend(bench.gateways().await?);
     let mut windows = Windows::new();
-    for round in 0..bench.options.rounds() {
-        for &connections in connections {
-            for index in order(round, arms.len()) {
-                let arm = &arms[index];
-                let load = load(bench, arm.events()?, expected(arm.kind), connections);
-                let seen = window(bench, arm, closed(load)).await?;
-                seen.print(round, &format!("ingest {} at {connections}", arm.kind));
-                windows.entry((connections, arm.kind)).or_default().push(seen);
-            }
+    for &connections in connections {
+        let seen = rounds(bench, async |round| one_round(bench, &arms, connections, round).await);
+        for (arm, seen) in arms.iter().zip(by_arm(seen.await?)) {
+            windows.insert((connections, arm.kind), seen);
         }
     }
     Ok(windows)
+}
+
+async fn one_round(
+    bench: &Bench,
+    arms: &[Gateway],
+    connections: usize,
+    round: u32,
+) -> anyhow::Result<Vec<Window>> {
+    let mut seen = BTreeMap::new();
+    for index in order(round, arms.len()) {
+        let arm = &arms[index];
+        let load = load(bench, arm.events()?, expected(arm.kind), connections);
+        let one = window(bench, arm, closed(load)).await?;
+        one.print(round, &format!("ingest {} at {connections}", arm.kind));
+        seen.insert(index, one);
+    }
+    Ok(seen.into_values().collect())
 }
 
 /// The figures of the spec.

@@ -1,31 +1,24 @@
 //! The latency of ingest at half of the rate that the same round reached.
 
 use super::ACCEPTED;
-use super::window::{load, window};
+use super::rounds::{by_arm, rounds};
+use super::window::{Window, load, window};
 use crate::bench::Bench;
 use crate::figure::{Figure, Target, Unit};
 use crate::load::closed::closed;
 use crate::load::paced::paced;
+use crate::world::gateway::Gateway;
 
 const CONNECTIONS: usize = 64;
 
 /// The figures of the spec.
 pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let gateways = bench.gateways().await?;
-    let mut p50 = vec![Vec::new(); gateways.len()];
-    let mut p99 = vec![Vec::new(); gateways.len()];
-    for round in 0..bench.options.rounds() {
-        for (index, gateway) in gateways.iter().enumerate() {
-            let next = || anyhow::Ok(load(bench, gateway.events()?, ACCEPTED, CONNECTIONS));
-            let full = window(bench, gateway, closed(next()?)).await?;
-            let half = window(bench, gateway, paced(next()?, full.rate / 2.0)).await?;
-            half.print(round, &format!("ingest {} at half its rate", gateway.kind));
-            p50[index].push(half.p50_ms);
-            p99[index].push(half.p99_ms);
-        }
-    }
+    let seen = rounds(bench, async |round| one_round(bench, &gateways, round).await).await?;
     let mut figures = Vec::new();
-    for ((gateway, p50), p99) in gateways.iter().zip(p50).zip(p99) {
+    for (gateway, seen) in gateways.iter().zip(by_arm(seen)) {
+        let p50 = seen.iter().map(|window| window.p50_ms).collect();
+        let p99 = seen.iter().map(|window| window.p99_ms).collect();
         figures.push(Figure::new(
             "ingest p50 at half of the durable rate",
             gateway.kind,
@@ -38,4 +31,16 @@ pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
         );
     }
     Ok(figures)
+}
+
+async fn one_round(bench: &Bench, gateways: &[Gateway], round: u32) -> anyhow::Result<Vec<Window>> {
+    let mut seen = Vec::new();
+    for gateway in gateways {
+        let next = || anyhow::Ok(load(bench, gateway.events()?, ACCEPTED, CONNECTIONS));
+        let full = window(bench, gateway, closed(next()?)).await?;
+        let half = window(bench, gateway, paced(next()?, full.rate / 2.0)).await?;
+        half.print(round, &format!("ingest {} at half its rate", gateway.kind));
+        seen.push(half);
+    }
+    Ok(seen)
 }

@@ -1,5 +1,6 @@
 //! Enqueue to start: from just before a job is posted to its worker's receipt of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::rounds::order;
+use super::rounds::{by_arm, order, rounds};
 use super::window::Spent;
 use super::worker::Worker;
 use crate::api::Api;
@@ -30,33 +31,17 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// The figures of the spec.
 pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let gateways = bench.gateways().await?;
-    let mut p50 = vec![Vec::new(); gateways.len()];
-    let mut p99 = vec![Vec::new(); gateways.len()];
-    for round in 0..bench.options.rounds() {
+    let seen = rounds(bench, async |round| {
+        let mut seen = BTreeMap::new();
         for index in order(round, gateways.len()) {
-            let gateway = &gateways[index];
-            let before = Spent::so_far(bench, gateway);
-            let run = one_round(bench, gateway);
-            let micros = tokio::time::timeout(PATIENCE, run)
-                .await
-                .context("the jobs did not all start in time")??;
-            let others = Spent::so_far(bench, gateway).others(bench, before) * 100.0;
-            let millis = |share| f64::from(percentile(&micros, share)) / 1000.0;
-            println!(
-                "round {:>2}  enqueue to start on {:<14} p50 {:>6.2} ms  p99 {:>6.2} ms  max {:>6.2} ms; \
-                 others took {others:.0} %",
-                round + 1,
-                gateway.kind,
-                millis(0.5),
-                millis(0.99),
-                millis(1.0)
-            );
-            p50[index].push(millis(0.5));
-            p99[index].push(millis(0.99));
+            seen.insert(index, one(bench, &gateways[index], round).await?);
         }
-    }
+        Ok(seen.into_values().collect())
+    });
+    let seen: Vec<Vec<(f64, f64)>> = by_arm(seen.await?);
     let mut figures = Vec::new();
-    for ((gateway, p50), p99) in gateways.iter().zip(p50).zip(p99) {
+    for (gateway, seen) in gateways.iter().zip(seen) {
+        let (p50, p99) = seen.into_iter().unzip();
         let figure = |name: &str, rounds| {
             let name = format!("enqueue to start at {JOBS_PER_SECOND} jobs/s, {name}");
             Figure::new(name, gateway.kind, Unit::Millis, rounds)
@@ -67,11 +52,31 @@ pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
+/// The p50 and the p99 of one round, in milliseconds.
+async fn one(bench: &Bench, gateway: &Gateway, round: u32) -> anyhow::Result<(f64, f64)> {
+    let before = Spent::so_far(bench, gateway);
+    let micros = tokio::time::timeout(PATIENCE, micros(bench, gateway))
+        .await
+        .context("the jobs did not all start in time")??;
+    let others = Spent::so_far(bench, gateway).others(bench, before) * 100.0;
+    let millis = |share| f64::from(percentile(&micros, share)) / 1000.0;
+    println!(
+        "round {:>2}  enqueue to start on {:<14} p50 {:>6.2} ms  p99 {:>6.2} ms  max {:>6.2} ms; \
+         others took {others:.0} %",
+        round + 1,
+        gateway.kind,
+        millis(0.5),
+        millis(0.99),
+        millis(1.0)
+    );
+    Ok((millis(0.5), millis(0.99)))
+}
+
 /// When each job was posted, in nanoseconds since the beginning.
 type Posted = Arc<Vec<AtomicU64>>;
 
 /// The sorted microseconds of one round.
-async fn one_round(bench: &Bench, gateway: &Gateway) -> anyhow::Result<Vec<u32>> {
+async fn micros(bench: &Bench, gateway: &Gateway) -> anyhow::Result<Vec<u32>> {
     let seconds = bench.options.window().as_secs_f64() * 2.0;
     let count = UNCOUNTED + (seconds * f64::from(JOBS_PER_SECOND)) as usize;
     let posted: Posted = Arc::new((0..count).map(|_| AtomicU64::new(0)).collect());

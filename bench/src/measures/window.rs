@@ -35,6 +35,8 @@ pub struct Window {
 pub struct Spent {
     server: Duration,
     database: Duration,
+    /// The whole database server, whether or not this gateway uses it: nobody else does.
+    postgres: Duration,
     generator: Duration,
     machine: Duration,
     at: Instant,
@@ -43,10 +45,11 @@ pub struct Spent {
 impl Spent {
     /// As of now.
     pub fn so_far(bench: &Bench, gateway: &Gateway) -> Spent {
-        let database = bench.postgres.as_ref().filter(|_| gateway.database.is_some());
+        let postgres = bench.postgres.as_ref().map_or(Duration::ZERO, |postgres| postgres.cpu());
         Spent {
             server: usage::cpu(gateway.child.pid),
-            database: database.map_or(Duration::ZERO, |postgres| postgres.cpu()),
+            database: if gateway.database.is_some() { postgres } else { Duration::ZERO },
+            postgres,
             generator: usage::cpu(std::process::id()),
             machine: usage::machine_cpu(),
             at: Instant::now(),
@@ -57,11 +60,11 @@ impl Spent {
     /// A share of more than a few hundredths spoils what was measured.
     pub fn others(self, bench: &Bench, before: Spent) -> f64 {
         let since = |of: fn(&Spent) -> Duration| of(&self).saturating_sub(of(&before));
-        let ours = since(|s| s.server) + since(|s| s.database) + since(|s| s.generator);
+        let ours = since(|s| s.server) + since(|s| s.postgres) + since(|s| s.generator);
         let others = since(|s| s.machine).saturating_sub(ours);
         let all = self.at.duration_since(before.at).as_secs_f64() * bench.machine.cores as f64;
         let share = (others.as_secs_f64() / all.max(0.001)).min(1.0);
-        bench.note_others(share);
+        bench.quiet.note(share);
         share
     }
 
