@@ -1,18 +1,57 @@
 //! The checkpointer: moves committed pages from the log to the database beside the writer, so that no
 //! commit has to wait for it.
+//!
+//! The log is a ring only if it is restarted: while it is being written to, a checkpoint beside the writer
+//! never empties it. So once it is long, and nearly all of it has been moved, the writer is asked to
+//! restart it between two batches, which then costs it little. Lengths are counted in pages by the
+//! writer's commits: the file keeps its size when the log restarts, and says nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use rusqlite::Connection;
 
 const PERIOD: Duration = Duration::from_millis(50);
+/// Pages that wait for a checkpoint until there are this many, or the writer rests: a page that is
+/// written often is then moved once.
+const STEP_PAGES: u32 = 4096;
+/// Above this the log is restarted: 64 MiB.
+const LOG_PAGES_MAX: u32 = 16_384;
+/// So little left to move that the writer may do it.
+const REST_PAGES: u32 = 512;
+/// Checkpoints in a row after which the writer restarts the log with whatever is left.
+const PASSES_MAX: u32 = 4;
 
-/// Above this the writer itself restarts the log between two batches: a passive checkpoint alone never
-/// does while the log is being written to.
-pub const LOG_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// How long the writer waits for readers when it restarts the log.
+const RESTART_PATIENCE: Duration = Duration::from_millis(50);
+/// How long the writer waits for a lock otherwise.
+pub const BUSY_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the writer and the checkpointer tell each other.
+#[derive(Debug, Default)]
+pub struct Log {
+    pages: AtomicU32,
+    restart: AtomicBool,
+}
+
+impl Log {
+    /// A commit left the log this long.
+    pub fn has(&self, pages: u32) {
+        self.pages.store(pages, Ordering::Relaxed);
+    }
+
+    /// Restarts the log if the checkpointer asked for it; between two batches of the writer.
+    pub fn restart_if_due(&self, writer: &Connection) {
+        if self.restart.swap(false, Ordering::Relaxed) {
+            // Busy while somebody reads from it: the checkpointer will ask again.
+            let _ = writer.busy_timeout(RESTART_PATIENCE);
+            let _ = writer.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
+            let _ = writer.busy_timeout(BUSY_PATIENCE);
+        }
+    }
+}
 
 /// The thread that checkpoints; it ends when this is dropped.
 pub struct Checkpointer {
@@ -21,12 +60,12 @@ pub struct Checkpointer {
 }
 
 impl Checkpointer {
-    pub fn start(path: PathBuf) -> std::io::Result<Checkpointer> {
+    pub fn start(path: PathBuf, log: Arc<Log>) -> std::io::Result<Checkpointer> {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = stop.clone();
         let thread = std::thread::Builder::new()
             .name("sqlite-checkpoint".to_owned())
-            .spawn(move || run(&path, &seen))?;
+            .spawn(move || run(&path, &log, &seen))?;
         Ok(Checkpointer { stop, thread: Some(thread) })
     }
 }
@@ -41,38 +80,50 @@ impl Drop for Checkpointer {
     }
 }
 
-fn run(path: &Path, stop: &AtomicBool) {
+fn run(path: &Path, log: &Log, stop: &AtomicBool) {
     let mut connection: Option<Connection> = None;
-    let mut done: Option<u64> = None;
+    let (mut seen, mut moved) = (0, 0);
     while !stop.load(Ordering::Relaxed) {
         std::thread::park_timeout(PERIOD);
-        let size = log_bytes(path);
-        // The log only grows between checkpoints, so an unchanged size means nothing new to move.
-        if size == 0 || Some(size) == done {
+        let pages = log.pages.load(Ordering::Relaxed);
+        let rests = pages == seen;
+        seen = pages;
+        if pages < moved {
+            moved = 0; // The log was restarted.
+        }
+        if pages == moved || (!rests && pages - moved < STEP_PAGES) {
             continue;
         }
         let open = match connection.take() {
             Some(open) => Ok(open),
             None => Connection::open(path),
         };
-        let moved = open.and_then(|open| {
-            open.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
-            Ok(open)
-        });
         // A failed checkpoint loses nothing: the log stays, and the next one tries again.
-        match moved {
-            Ok(open) => {
+        match open.and_then(|open| Ok((checkpoint(&open, log, moved)?, open))) {
+            Ok((done, open)) => {
                 connection = Some(open);
-                done = Some(size);
+                moved = done;
             }
             Err(error) => tracing::warn!(%error, "a checkpoint failed"),
         }
     }
 }
 
-/// How large the log is.
-pub fn log_bytes(path: &Path) -> u64 {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    std::fs::metadata(log).map_or(0, |meta| meta.len())
+/// Moves what is there, and answers how much of the log has been moved.
+fn checkpoint(connection: &Connection, log: &Log, before: u32) -> rusqlite::Result<u32> {
+    let mut moved = before;
+    for pass in 1..=PASSES_MAX {
+        let done = connection
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, Option<u32>>(2))?;
+        let step = done.unwrap_or(moved).saturating_sub(moved);
+        moved += step;
+        if log.pages.load(Ordering::Relaxed) < LOG_PAGES_MAX {
+            break;
+        }
+        if step < REST_PAGES || pass == PASSES_MAX {
+            log.restart.store(true, Ordering::Relaxed);
+            break;
+        }
+    }
+    Ok(moved)
 }

@@ -89,13 +89,15 @@ impl Sqlite {
         }
         let lock = lock(directory)?;
         let path = directory.join(FILE);
-        let mut connection = writer::connect(&path, durability)?;
+        let log = Arc::default();
+        let mut connection = writer::connect(&path, durability, &log)?;
         migrate::migrate(&mut connection)?;
         Ok(Sqlite {
             writer: Arc::new(Writer::start(
                 connection,
                 path.clone(),
                 durability,
+                log,
                 clock.clone(),
                 drive,
             )?),

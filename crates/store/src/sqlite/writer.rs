@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use wakepost_domain::Timestamp;
 use wakepost_domain::ports::Clock;
 
-use super::checkpoint::{Checkpointer, LOG_BYTES_MAX, log_bytes};
+use super::checkpoint::{BUSY_PATIENCE, Checkpointer, Log};
 use super::rows::unavailable;
 use super::{Drive, Durability, Sqlite};
 use crate::error::{Result, StoreError};
@@ -28,8 +28,8 @@ const BYTES_PER_COMMIT: usize = 2 * 1024 * 1024;
 const QUEUE: usize = 32_768;
 
 /// Opens a connection that can write.
-pub fn connect(path: &Path, durability: Durability) -> Result<Connection> {
-    let connection = Connection::open(path).map_err(unavailable)?;
+pub fn connect(path: &Path, durability: Durability, log: &Arc<Log>) -> Result<Connection> {
+    let mut connection = Connection::open(path).map_err(unavailable)?;
     let synchronous = match durability {
         Durability::Full => "FULL",
         Durability::Normal => "NORMAL",
@@ -42,10 +42,17 @@ pub fn connect(path: &Path, durability: Durability) -> Result<Connection> {
              PRAGMA fullfsync = 1;
              PRAGMA wal_autocheckpoint = 0;
              PRAGMA journal_size_limit = 268435456;
-             PRAGMA cache_size = -65536;
-             PRAGMA temp_store = MEMORY;
-             PRAGMA busy_timeout = 5000;"
+             PRAGMA cache_size = -16384;
+             PRAGMA temp_store = MEMORY;"
         ))
+        .map_err(unavailable)?;
+    connection.busy_timeout(BUSY_PATIENCE).map_err(unavailable)?;
+    let log = log.clone();
+    connection
+        .wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
+            log.has(pages.unsigned_abs());
+            Ok(())
+        }))
         .map_err(unavailable)?;
     connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)
@@ -107,6 +114,7 @@ struct Core {
     connection: Option<Connection>,
     path: PathBuf,
     durability: Durability,
+    log: Arc<Log>,
     clock: Arc<dyn Clock>,
 }
 
@@ -128,12 +136,13 @@ impl Writer {
         connection: Connection,
         path: PathBuf,
         durability: Durability,
+        log: Arc<Log>,
         clock: Arc<dyn Clock>,
         drive: Drive,
     ) -> Result<Writer> {
         let problem = |error: std::io::Error| StoreError::Unavailable(error.to_string());
-        let checkpointer = Checkpointer::start(path.clone()).map_err(problem)?;
-        let mut core = Core { connection: Some(connection), path, durability, clock };
+        let checkpointer = Checkpointer::start(path.clone(), log.clone()).map_err(problem)?;
+        let mut core = Core { connection: Some(connection), path, durability, log, clock };
         let way = match drive {
             Drive::Inline => Way::Inline(Mutex::new(core)),
             Drive::Thread => {
@@ -189,7 +198,9 @@ impl Core {
                 batch.push(next);
             }
             self.commit(batch);
-            self.bound_log();
+            if let Some(connection) = &self.connection {
+                self.log.restart_if_due(connection);
+            }
         }
     }
 
@@ -234,7 +245,7 @@ impl Core {
     }
 
     fn reopen(&self) -> Result<Connection> {
-        let connection = connect(&self.path, self.durability)?;
+        let connection = connect(&self.path, self.durability, &self.log)?;
         // Opening replayed the log; this proves that the file can be read and written again.
         connection
             .execute_batch(
@@ -242,15 +253,6 @@ impl Core {
             )
             .map_err(unavailable)?;
         Ok(connection)
-    }
-
-    fn bound_log(&self) {
-        if log_bytes(&self.path) > LOG_BYTES_MAX
-            && let Some(connection) = &self.connection
-        {
-            // It may answer busy while the checkpointer works: then the next batch tries again.
-            let _ = connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
-        }
     }
 }
 
