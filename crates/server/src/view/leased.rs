@@ -16,20 +16,25 @@ use crate::context::Context;
 pub async fn leased(context: &Context, claimed: &[Claimed]) -> Result<Vec<Value>> {
     let ids: Vec<_> =
         claimed.iter().filter_map(|item| Some((item.ticket.tenant, item.event?))).collect();
-    let mut rows = Rows::default();
-    if !ids.is_empty() {
-        let events = context.store.events_by_id(ids.clone()).await?;
-        rows.events = events.into_iter().map(|event| (event.id, event)).collect();
-        let bodies =
-            context.store.contents(ids.into_iter().map(|(_, event)| event).collect()).await?;
-        rows.bodies = bodies.into_iter().collect();
-    }
-    let states =
-        context.store.job_states(claimed.iter().map(|item| item.ticket.work).collect()).await?;
-    rows.states = states.into_iter().collect();
+    let works = claimed.iter().map(|item| item.ticket.work).collect();
     let lanes: Vec<_> = claimed.iter().map(|item| item.lane).collect();
-    let lanes = context.directory.lanes(&lanes).await?;
-    rows.names = lanes.iter().map(|lane| (lane.id, lane.key.name.clone())).collect();
+    let events = async {
+        match ids.is_empty() {
+            true => Ok((Vec::new(), Vec::new())),
+            false => tokio::try_join!(
+                context.store.events_by_id(ids.clone()),
+                context.store.contents(ids.iter().map(|(_, event)| *event).collect()),
+            ),
+        }
+    };
+    let ((events, bodies), states, lanes) =
+        tokio::try_join!(events, context.store.job_states(works), context.directory.lanes(&lanes))?;
+    let mut rows = Rows {
+        events: events.into_iter().map(|event| (event.id, event)).collect(),
+        bodies: bodies.into_iter().collect(),
+        states: states.into_iter().collect(),
+        names: lanes.iter().map(|lane| (lane.id, lane.key.name.clone())).collect(),
+    };
     let mut jobs = Vec::with_capacity(claimed.len());
     for item in claimed {
         jobs.push(one(context, item, &mut rows).await?);
@@ -37,7 +42,6 @@ pub async fn leased(context: &Context, claimed: &[Claimed]) -> Result<Vec<Value>
     Ok(jobs)
 }
 
-#[derive(Default)]
 struct Rows {
     events: HashMap<EventId, Event>,
     bodies: HashMap<EventId, Sealed>,

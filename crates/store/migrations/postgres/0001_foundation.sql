@@ -5,7 +5,7 @@
 -- The one clock: leases, due times and expiry go by it, on whichever node they are looked at. Tests
 -- replace it to move time.
 CREATE FUNCTION wakepost_now() RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS
-  $$ SELECT (extract(epoch FROM statement_timestamp()) * 1000)::bigint $$;
+  $$ SELECT (date_part('epoch', statement_timestamp()) * 1000)::bigint $$;
 
 -- Ends a statement that met another's half-way, so that it leaves nothing and is run again.
 CREATE FUNCTION wakepost_conflict() RETURNS boolean LANGUAGE plpgsql AS

@@ -152,12 +152,14 @@ fn key_uuid(key: &DedupKey) -> Uuid {
 /// taken in their order, since two batches that take them in different orders can deadlock. An event that
 /// got only some of its keys makes the statement fail and leave nothing; run again, it sees the other's.
 const INSERT: &str = "
-WITH key AS MATERIALIZED (
+WITH clock AS MATERIALIZED (
+  SELECT wakepost_now() AS now
+), key AS MATERIALIZED (
   SELECT * FROM unnest($1::uuid[], $2::int[], $3::uuid[], $4::bigint[])
     AS k (key, tenant, event_id, expires_at)
 ), known AS MATERIALIZED (
   SELECT k.key, k.event_id, d.event_id AS first
-  FROM key k JOIN dedup_keys d ON d.key = k.key AND d.expires_at > wakepost_now()
+  FROM key k JOIN dedup_keys d ON d.key = k.key AND d.expires_at > (SELECT now FROM clock)
 ), taken AS (
   INSERT INTO dedup_keys AS d (key, tenant, event_id, expires_at)
   SELECT key, tenant, event_id, expires_at FROM key
@@ -190,7 +192,7 @@ WITH key AS MATERIALIZED (
 ), job AS (
   INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id,
                     scope, subject)
-  SELECT tenant, id, 0, lane, 0, wakepost_now(), 0, max_attempts, 0, id, id, subject
+  SELECT tenant, id, 0, lane, 0, (SELECT now FROM clock), 0, max_attempts, 0, id, id, subject
   FROM item WHERE lane IS NOT NULL
 )
 SELECT id, NULL::uuid FROM item

@@ -1,15 +1,17 @@
 //! Group commit: the callers of one hot verb share its statements.
 //!
 //! Calls queue up; a few workers each take what waits, run it as one batch, and then answer. There is no
-//! linger: while one batch is on its way to the disk, the next gathers by itself. If a row makes a batch
+//! linger: while one batch is on its way to the disk, the next gathers by itself. A second batch overlaps
+//! the first only if it is worth a statement of its own. If a row makes a batch
 //! fail, its rows are run again one by one, so that only the guilty one's caller hears of it.
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{Client, Pool};
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, Notify, mpsc, oneshot};
 
 use super::fault::Fault;
 use crate::admission::{Admission, Place};
@@ -18,6 +20,11 @@ use crate::failpoint;
 
 /// Batches of one verb that may be on their way at once. More than two bought little when measured.
 const WORKERS: usize = 2;
+/// While a batch is on its way, the next waits until it has this many rows: one larger statement costs the
+/// database less than two small ones.
+const ROWS_WORTH_OVERLAP: usize = 64;
+/// How often a batch that waits for another looks whether it has grown enough.
+const LOOK: Duration = Duration::from_millis(1);
 /// How many rows one batch may hold, unless one call alone brings more.
 const ROWS_PER_BATCH: usize = 512;
 /// How many bytes of bodies one batch may hold, unless one row alone has more.
@@ -47,7 +54,27 @@ pub trait Verb: Send + Sync + 'static {
 /// The way in for the callers of one verb.
 pub struct Batcher<V: Verb> {
     queue: mpsc::Sender<Call<V>>,
+    flow: Arc<Flow>,
     admission: Admission,
+}
+
+/// What the workers of one verb know of each other.
+#[derive(Default)]
+struct Flow {
+    rows_waiting: AtomicUsize,
+    running: AtomicUsize,
+    ended: Notify,
+}
+
+impl Flow {
+    /// Waits until there is no other batch on its way, or enough rows for one more.
+    async fn my_turn(&self) {
+        while self.running.load(Ordering::Relaxed) > 0
+            && self.rows_waiting.load(Ordering::Relaxed) < ROWS_WORTH_OVERLAP
+        {
+            let _ = tokio::time::timeout(LOOK, self.ended.notified()).await;
+        }
+    }
 }
 
 struct Call<V: Verb> {
@@ -70,10 +97,11 @@ impl<V: Verb> Batcher<V> {
     pub fn start(pool: Pool, admission: Admission) -> Batcher<V> {
         let (queue, calls) = mpsc::channel(QUEUE);
         let calls = Arc::new(Mutex::new(calls));
+        let flow = Arc::<Flow>::default();
         for _ in 0..WORKERS {
-            tokio::spawn(serve::<V>(pool.clone(), calls.clone()));
+            tokio::spawn(serve::<V>(pool.clone(), calls.clone(), flow.clone()));
         }
-        Batcher { queue, admission }
+        Batcher { queue, flow, admission }
     }
 
     /// One answer an item, after the commit.
@@ -93,9 +121,13 @@ impl<V: Verb> Batcher<V> {
         let place = self.admission.enter(bytes)?;
         let (answer, answers) = oneshot::channel();
         let waiting = Waiting { rows, bytes, answer, _place: place };
-        self.queue.try_send(Call { items, waiting }).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => StoreError::Busy,
-            mpsc::error::TrySendError::Closed(_) => closed(),
+        self.flow.rows_waiting.fetch_add(rows, Ordering::Relaxed);
+        self.queue.try_send(Call { items, waiting }).map_err(|refused| {
+            self.flow.rows_waiting.fetch_sub(rows, Ordering::Relaxed);
+            match refused {
+                mpsc::error::TrySendError::Full(_) => StoreError::Busy,
+                mpsc::error::TrySendError::Closed(_) => closed(),
+            }
         })?;
         answers.await.map_err(|_| closed())
     }
@@ -109,9 +141,11 @@ fn everyone<T>(rows: usize, error: &StoreError) -> Vec<Result<T>> {
     (0..rows).map(|_| Err(error.clone())).collect()
 }
 
-async fn serve<V: Verb>(pool: Pool, calls: Arc<Queue<V>>) {
-    while let Some((items, waiting)) = gather(&calls).await {
+async fn serve<V: Verb>(pool: Pool, calls: Arc<Queue<V>>, flow: Arc<Flow>) {
+    while let Some((items, waiting)) = gather(&calls, &flow).await {
         let mut answers = run::<V>(&pool, &items).await.into_iter();
+        flow.running.fetch_sub(1, Ordering::Relaxed);
+        flow.ended.notify_one();
         for call in waiting {
             // A caller that went away is no reason to stop.
             let _ = call.answer.send(answers.by_ref().take(call.rows).collect());
@@ -119,9 +153,10 @@ async fn serve<V: Verb>(pool: Pool, calls: Arc<Queue<V>>) {
     }
 }
 
-async fn gather<V: Verb>(calls: &Queue<V>) -> Option<(Vec<V::Item>, Vec<Waiting<V>>)> {
+async fn gather<V: Verb>(calls: &Queue<V>, flow: &Flow) -> Option<(Vec<V::Item>, Vec<Waiting<V>>)> {
     let mut calls = calls.lock().await;
     let Call { mut items, waiting } = calls.recv().await?;
+    flow.my_turn().await;
     let mut bytes = waiting.bytes;
     let mut everyone = vec![waiting];
     while items.len() < ROWS_PER_BATCH && bytes < BYTES_PER_BATCH {
@@ -130,6 +165,8 @@ async fn gather<V: Verb>(calls: &Queue<V>) -> Option<(Vec<V::Item>, Vec<Waiting<
         items.extend(next.items);
         everyone.push(next.waiting);
     }
+    flow.rows_waiting.fetch_sub(items.len(), Ordering::Relaxed);
+    flow.running.fetch_add(1, Ordering::Relaxed);
     Some((items, everyone))
 }
 

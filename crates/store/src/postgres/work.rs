@@ -18,6 +18,7 @@ use super::rows::{
 use super::settings::{forget, remember};
 use super::{Postgres, commit};
 use crate::error::{Result, StoreError};
+use crate::failpoint;
 use crate::moves::{
     AuditEntry, CancelOutcome, Idempotency, NewWork, Once, Replay, ReplayFrom, WorkMeta, WorkMoves,
     WorkRow,
@@ -33,7 +34,14 @@ impl WorkMoves for Postgres {
     ) -> Result<Once<Vec<WorkId>>> {
         let bytes = items.iter().filter_map(|item| item.input.as_ref()).map(Sealed::len).sum();
         let _place = self.inner.admission.enter(bytes)?;
-        let mut client = self.cool().await?;
+        let mut client = self.hot().await?;
+        if once.is_none() && items.iter().all(|item| item.dedup.is_none()) {
+            // One statement is a transaction of its own, and saves three trips to the server.
+            failpoint::pass("store.before_commit")?;
+            insert(&client, &items.iter().collect::<Vec<_>>()).await?;
+            failpoint::pass("store.after_commit")?;
+            return Ok(Once::Now(items.iter().map(|item| item.id).collect()));
+        }
         let tx = client.transaction().await?;
         if let Some(before) = remember(&tx, once.as_ref()).await? {
             return Ok(Once::Before(before));
@@ -147,14 +155,14 @@ fn first_of(item: &NewWork, firsts: &HashMap<Uuid, WorkId>) -> WorkId {
     key.and_then(|key| firsts.get(&key)).copied().unwrap_or(item.id)
 }
 
-async fn insert(tx: &Transaction<'_>, items: &[&NewWork]) -> Result<()> {
+async fn insert(client: &impl GenericClient, items: &[&NewWork]) -> Result<()> {
     macro_rules! column {
         ($item:ident => $of:expr) => {
             items.iter().map(|$item| $of).collect::<Vec<_>>()
         };
     }
     execute(
-        tx,
+        client,
         "WITH item AS MATERIALIZED (
            SELECT * FROM unnest($1::int[], $2::uuid[], $3::smallint[], $4::bigint[], $5::bigint[],
                                 $6::int[], $7::uuid[], $8::uuid[], $9::text[], $10::text[], $11::bytea[])
