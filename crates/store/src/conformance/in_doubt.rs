@@ -127,6 +127,21 @@ pub async fn an_operator_says_that_it_did_not_happen(harness: &impl Harness) {
     assert_eq!(world.begin(&ticket, "mail").await, execute(scope));
 }
 
+pub async fn a_word_about_the_old_job_frees_its_replay(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let claimed = world.running(&inbox).await;
+    world.begin(&claimed.ticket, "mail").await;
+    world.finish(&claimed.ticket, given_up()).await;
+    let old = claimed.ticket.work;
+    let new = world.replayed(inbox.tenant, old, false).await;
+    let ticket = world.claim(&inbox).one().await.ticket;
+    let scope = claimed.scope;
+    assert_eq!(world.begin(&ticket, "mail").await, BeginOutcome::InDoubt { scope });
+    world.resolve(inbox.tenant, old, "mail", true).await.unwrap();
+    assert_eq!(world.state(inbox.tenant, new).await, State::Pending);
+}
+
 pub async fn an_operators_word_is_in_the_audit_trail(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;

@@ -162,6 +162,7 @@ macro_rules! conformance_list {
                 an_effect_that_is_safe_to_repeat_is_repeated,
                 an_operator_says_that_it_happened,
                 an_operator_says_that_it_did_not_happen,
+                a_word_about_the_old_job_frees_its_replay,
                 an_operators_word_is_in_the_audit_trail,
                 a_job_goes_on_only_when_nothing_is_in_doubt,
                 a_word_on_an_effect_does_not_release_a_job_held_for_else,
@@ -280,7 +281,7 @@ macro_rules! conformance_list {
                 work_goes_on_while_history_is_pruned,
             ]
             outliving: [
-                live_work_keeps_its_body_and_all_it_has,
+                live_work_keeps_its_event_and_all_it_has,
                 a_dead_letter_keeps_its_body_until_it_is_replayed,
                 a_key_outlives_the_event_for_its_whole_window,
                 an_expired_key_stays_as_long_as_its_body,

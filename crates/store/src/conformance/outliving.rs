@@ -10,7 +10,7 @@ use super::pruning::{LONG, all_before};
 use super::world::{World, failed_for_s, given_up, sealed};
 use crate::moves::{Accepted, Progress, PruneBefore};
 
-pub async fn live_work_keeps_its_body_and_all_it_has(harness: &impl Harness) {
+pub async fn live_work_keeps_its_event_and_all_it_has(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
     let retried = world.running(&inbox).await.ticket;
@@ -38,9 +38,11 @@ pub async fn live_work_keeps_its_body_and_all_it_has(harness: &impl Harness) {
     for (work, before) in works.into_iter().zip(before) {
         assert_eq!(world.picture(inbox.tenant, work).await, before);
         assert!(world.has_body(EventId(work.0)).await, "{:?}", before.row.state);
+        world.stored(inbox.tenant, EventId(work.0)).await;
     }
     assert_eq!(world.state(inbox.tenant, second).await, State::Scheduled);
     assert!(world.has_body(ignored.event.id).await, "a later item needs it too");
+    world.stored(inbox.tenant, ignored.event.id).await;
 }
 
 pub async fn a_dead_letter_keeps_its_body_until_it_is_replayed(harness: &impl Harness) {

@@ -273,9 +273,12 @@ async fn resolve_doubt(tx: &Transaction<'_>, resolve: &Resolve) -> Result<()> {
     if doubts.len() == 1 {
         execute(
             tx,
+            // Whichever item of the scope waits for it: the job, or its replay.
             "UPDATE work SET state = 0, run_at = wakepost_now(), held_reason = NULL
-             WHERE tenant = $1::int AND id = $2::uuid AND state = 4 AND held_reason = 0",
-            &[&resolve.tenant.0, &uuid(resolve.work.0)],
+             WHERE ((tenant = $1::int AND id = $2::uuid)
+                    OR (scope = $2::uuid AND scope <> id AND tenant = $1::int))
+               AND state = 4 AND held_reason = 0",
+            &[&resolve.tenant.0, &uuid(scope)],
         )
         .await?;
     }

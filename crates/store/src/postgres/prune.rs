@@ -37,8 +37,8 @@ struct Needed {
     ids: &'static str,
 }
 
-/// Bodies of live work and of dead letters that were not replayed.
-const BODIES: Needed = Needed {
+/// Events, and their bodies, of live work and of dead letters that were not replayed.
+const EVENTS: Needed = Needed {
     key: "id",
     row: "
   (EXISTS (SELECT 1 FROM work w WHERE w.tenant = r.tenant AND w.id = r.id)
@@ -65,12 +65,7 @@ const RUNS: Needed = Needed {
 /// of a slice. Effects stay as long as any item that shares them, so that no replay can repeat one; what a
 /// job left behind stays as long as its row, which may be until the end of its week.
 type Slice = (&'static str, fn(&PruneBefore) -> Timestamp);
-const SLICES: [Slice; 7] = [
-    (
-        "DELETE FROM events_rest WHERE ctid = ANY (ARRAY(
-           SELECT ctid FROM events_rest WHERE id < $1::uuid LIMIT $2::bigint))",
-        |before| before.events,
-    ),
+const SLICES: [Slice; 6] = [
     (
         "DELETE FROM work_done_rest WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM work_done_rest WHERE id < $1::uuid LIMIT $2::bigint))",
@@ -130,10 +125,14 @@ impl Postgres {
             return Ok(Pruned::default());
         }
         let walk = &self.inner.walk;
-        let mut pruned = match walk.rests("bodies_rest") {
-            true => Pruned::default(),
-            false => thin(&tx, "bodies_rest", &BODIES, before.bodies, walk, LONG_WALK).await?,
-        };
+        let mut pruned = Pruned::default();
+        for (table, cut) in [("bodies_rest", before.bodies), ("events_rest", before.events)] {
+            if !walk.rests(table) {
+                let thinned = thin(&tx, table, &EVENTS, cut, walk, LONG_WALK).await?;
+                pruned.rows += thinned.rows;
+                pruned.more |= thinned.more;
+            }
+        }
         for (sql, cut) in SLICES {
             let removed = execute(&tx, sql, &[&floor(cut(before)), &STEP]).await?;
             pruned.rows += removed;
@@ -159,8 +158,8 @@ async fn drop_a_week(
     walk: &Walk,
 ) -> Result<Option<Pruned>> {
     let kinds = [
-        ("bodies", before.bodies, Some(&BODIES)),
-        ("events", before.events, None),
+        ("bodies", before.bodies, Some(&EVENTS)),
+        ("events", before.events, Some(&EVENTS)),
         ("work_done", before.runs, None),
         ("attempts", before.runs, Some(&RUNS)),
     ];

@@ -233,11 +233,13 @@ fn resolve_doubt(tx: &Connection, now: Timestamp, resolve: &Resolve) -> Result<(
     audit(tx, &resolve.audit)?;
     if doubts.len() == 1 {
         tx.prepare_cached(
+            // Whichever item of the scope waits for it: the job, or its replay.
             "UPDATE work SET state = 0, run_at = ?3, held_reason = NULL
-             WHERE tenant = ?1 AND id = ?2 AND state = 4 AND held_reason = 0",
+             WHERE ((tenant = ?1 AND id = ?2) OR (scope = ?2 AND scope <> id AND tenant = ?1))
+               AND state = 4 AND held_reason = 0",
         )
         .and_then(|mut update| {
-            update.execute((resolve.tenant.0, Bits(resolve.work.to_bytes()), now.as_millis()))
+            update.execute((resolve.tenant.0, Bits(scope.to_bytes()), now.as_millis()))
         })
         .map_err(unavailable)?;
     }

@@ -23,24 +23,37 @@ struct Slice {
     cut: fn(&PruneBefore) -> Timestamp,
 }
 
-/// Bodies of live work and of kept dead letters stay; effects stay as long as any item that shares them, so
+/// Of an event or its body `e`: no live work and no dead letter that may be replayed needs it.
+macro_rules! unneeded {
+    () => {
+        "AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = e.tenant AND w.id = e.id)
+         AND NOT EXISTS (SELECT 1 FROM work w WHERE w.event_id = e.id AND w.event_id <> w.id)
+         AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = e.tenant AND d.id = e.id
+                         AND d.state = 8 AND d.replayed_as IS NULL)
+         AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.event_id = e.id
+                         AND d.event_id <> d.id AND d.state = 8 AND d.replayed_as IS NULL)"
+    };
+}
+
+/// Events of live work and of kept dead letters stay, with their bodies; effects stay as long as any item that shares them, so
 /// that no replay can repeat one.
 const SLICES: [Slice; 8] = [
     Slice {
-        find: "SELECT b.id FROM bodies b WHERE b.id < ?1
-                 AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = b.tenant AND w.id = b.id)
-                 AND NOT EXISTS (SELECT 1 FROM work w WHERE w.event_id = b.id AND w.event_id <> w.id)
-                 AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = b.tenant AND d.id = b.id
-                                 AND d.state = 8 AND d.replayed_as IS NULL)
-                 AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.event_id = b.id
-                                 AND d.event_id <> d.id AND d.state = 8 AND d.replayed_as IS NULL)
-               ORDER BY b.id LIMIT ?2",
+        find: concat!(
+            "SELECT e.id FROM bodies e WHERE e.id < ?1 ",
+            unneeded!(),
+            " ORDER BY e.id LIMIT ?2"
+        ),
         remove: "DELETE FROM bodies WHERE id = ?1",
         cut: |before| before.bodies,
     },
     Slice {
-        find: "SELECT e.tenant, e.id FROM tenants t CROSS JOIN events e
-               WHERE e.tenant = t.id AND e.id < ?1 LIMIT ?2",
+        find: concat!(
+            "SELECT e.tenant, e.id FROM tenants t CROSS JOIN events e
+             WHERE e.tenant = t.id AND e.id < ?1 ",
+            unneeded!(),
+            " LIMIT ?2"
+        ),
         remove: "DELETE FROM events WHERE tenant = ?1 AND id = ?2",
         cut: |before| before.events,
     },
