@@ -102,7 +102,7 @@ async fn health_and_readiness_are_open_and_metrics_need_a_key(database: Database
     let source = gateway.with_source("github").await;
     gateway.send(&source, &source.event("e-1")).await.is(202);
     gateway.send(&source, &source.event("e-1")).await.is(200);
-    let viewer = gateway.admin().role("viewer", "default").await;
+    let viewer = gateway.admin().role("viewer", "*").await;
     let key = format!("Bearer {}", viewer.key()).parse().expect("a header");
     let headers = [("authorization".parse().expect("a name"), key)].into_iter().collect();
     let metrics = wakepost_tests::Http::default();

@@ -405,7 +405,7 @@ async fn broken_http_is_refused_and_the_connection_closed() {
     let cases = [
         (431, format!("GET /healthz HTTP/1.1\r\n{many}\r\n")),
         (431, format!("GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: {long}\r\n\r\n")),
-        (431, format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n")),
+        (414, format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n")),
         (400, "GET /healthz HTTP/1.1\r\nX-Nul: a\0b\r\n\r\n".to_owned()),
         (400, "GET /healthz HTTP/1.1\r\nno colon\r\n\r\n".to_owned()),
         (400, "rubbish\r\n\r\n".to_owned()),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -24,8 +24,13 @@ use tower::ServiceExt;
 pub const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many headers a request may have.
 const HEADERS_MAX: usize = 100;
-/// How large the head of a request may be.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How long a request's URI may be.
+const URI_BYTES_MAX: usize = 16 * 1024;
+/// How large all headers of a request may be together.
+const HEADER_BYTES_MAX: usize = 64 * 1024;
+/// How much of a head is read before it is given up. More than the two above, so that the answer can tell
+/// which of them it was.
+const HEAD_BYTES_MAX: usize = 128 * 1024;
 /// HTTP/2 streams on one connection.
 const STREAMS_MAX: u32 = 128;
 /// How long accepting pauses after an error such as too many open files.
@@ -84,6 +89,9 @@ fn connection(
         first.store(true, Ordering::Relaxed);
         let router = router.clone();
         async move {
+            if let Some(status) = too_large(&request) {
+                return Ok(refusal(status));
+            }
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(peer));
             let answer: Result<Response<Body>, Infallible> = router.oneshot(request).await;
@@ -102,7 +110,7 @@ fn connection(
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .max_header_list_size(HEADER_BYTES_MAX as u32)
         .max_pending_accept_reset_streams(20)
         .max_local_error_reset_streams(Some(100))
         .keep_alive_interval(Duration::from_secs(20))
@@ -126,4 +134,25 @@ fn connection(
             () = silent => tracing::debug!(%peer, "a connection asked for nothing"),
         }
     }
+}
+
+fn too_large(request: &Request<Incoming>) -> Option<StatusCode> {
+    let uri = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    let headers: usize =
+        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if uri > URI_BYTES_MAX {
+        Some(StatusCode::URI_TOO_LONG)
+    } else if headers > HEADER_BYTES_MAX {
+        Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
+    } else {
+        None
+    }
+}
+
+/// A status and nothing else; the connection ends with it.
+fn refusal(status: StatusCode) -> Response<Body> {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    answer
 }

@@ -124,6 +124,11 @@ impl Call {
         self.caller.need(right)
     }
 
+    /// Refuses a caller that is bound to a tenant.
+    pub fn need_all_tenants(&self) -> Result<(), ApiError> {
+        if self.caller.reach == Reach::All { Ok(()) } else { Err(ApiError::forbidden()) }
+    }
+
     /// The tenant the call is about: the key's own, or for a key of all tenants the one in `?tenant=`.
     pub async fn tenant(&self) -> Result<Arc<Tenant>, ApiError> {
         let asked = self.parameter("tenant");

@@ -58,7 +58,7 @@ pub async fn ready(State(context): State<Arc<Context>>) -> Response {
     }
 }
 
-/// Counters, for Prometheus.
+/// Counters, for Prometheus. They count over all tenants, so a tenant's own key does not see them.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "metrics", tag = "operations",
     responses(
@@ -69,6 +69,7 @@ pub async fn ready(State(context): State<Arc<Context>>) -> Response {
 )]
 pub async fn metrics(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Read)?;
+    call.need_all_tenants()?;
     call.no_query()?;
     let text = call.context.metrics.text();
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -146,7 +146,7 @@ fn executor_secret(call: &Call, tenant: &Tenant) -> Option<String> {
 /// Only a key of all tenants may see or change tenants.
 fn need_all(call: &Call) -> Result<(), ApiError> {
     call.need(Right::Administer)?;
-    if call.caller.reach == Reach::All { Ok(()) } else { Err(ApiError::forbidden()) }
+    call.need_all_tenants()
 }
 
 async fn find(call: &Call, slug: &str) -> Result<Tenant, ApiError> {

@@ -4,7 +4,7 @@ use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
-use wakepost_domain::access::{Reach, Right};
+use wakepost_domain::access::Right;
 
 use super::call::{Call, Nothing};
 use super::describe::Keyed;
@@ -28,9 +28,7 @@ struct Swept {
 )]
 pub async fn sweep(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Administer)?;
-    if call.caller.reach != Reach::All {
-        return Err(ApiError::forbidden());
-    }
+    call.need_all_tenants()?;
     call.body::<Nothing>()?;
     let rescued = rescue::rescue(&call.context).await?;
     let lanes = timers::resync(&call.context).await?;
