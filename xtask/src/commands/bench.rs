@@ -29,7 +29,7 @@ impl Bench {
     /// Runs the benchmarks.
     pub fn run(self) -> anyhow::Result<()> {
         let bin_dir = workspace::bin_dir("release")?;
-        let build = ["build", "--release", "-p", "wakepost-server", "-p", "wakepost-bench"];
+        let build = ["build", "--release", "--workspace"];
         process::run(cargo().args(build))?;
         let database = Database::given_or_own(DATABASE_URL, Durability::Real)?;
         process::run(
