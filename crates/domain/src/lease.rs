@@ -37,6 +37,8 @@ pub struct Ticket {
     pub lease_s: i32,
     /// When the run began.
     pub started_at: Timestamp,
+    /// Whether it has an order key: its end may let the next of that key go.
+    pub ordered: bool,
 }
 
 impl Ticket {
@@ -54,7 +56,8 @@ impl Ticket {
         bytes[24..28].copy_from_slice(&self.attempt.to_be_bytes());
         bytes[28..32].copy_from_slice(&self.max_attempts.to_be_bytes());
         bytes[32..36].copy_from_slice(&self.lease_s.to_be_bytes());
-        bytes[36..].copy_from_slice(&self.started_at.as_millis().to_be_bytes());
+        bytes[36..44].copy_from_slice(&self.started_at.as_millis().to_be_bytes());
+        bytes[44] = self.ordered.into();
         bytes
     }
 
@@ -70,13 +73,14 @@ impl Ticket {
             max_attempts: number(28),
             lease_s: number(32),
             started_at: Timestamp::from_millis(i64::from_be_bytes(
-                bytes[36..].try_into().expect("eight bytes"),
+                bytes[36..44].try_into().expect("eight bytes"),
             )),
+            ordered: bytes[44] != 0,
         }
     }
 
     /// How long a ticket is.
-    pub const BYTES: usize = 44;
+    pub const BYTES: usize = 45;
 }
 
 /// The id of the run that one claim of one item began.
@@ -94,7 +98,7 @@ mod tests {
         #[test]
         fn a_ticket_reads_back_as_written(
             bits: [u8; 16], tenant: i32, fence: i32, attempt: i32, max_attempts: i32, lease_s: i32,
-            ms: i64,
+            ms: i64, ordered: bool,
         ) {
             let ticket = Ticket {
                 work: WorkId::from_bytes(bits),
@@ -104,6 +108,7 @@ mod tests {
                 max_attempts,
                 lease_s,
                 started_at: Timestamp::from_millis(ms),
+                ordered,
             };
             prop_assert_eq!(Ticket::from_bytes(&ticket.to_bytes()), ticket);
         }

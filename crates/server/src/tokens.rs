@@ -95,6 +95,7 @@ mod tests {
             max_attempts: 3,
             lease_s: 120,
             started_at: Timestamp::from_millis(1),
+            ordered: false,
         }
     }
 

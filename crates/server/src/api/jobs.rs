@@ -16,7 +16,7 @@ use wakepost_domain::transition::Move;
 use wakepost_domain::work::{Priority, State, WorkKind};
 use wakepost_domain::{SourceId, Timestamp, WorkId, limits};
 use wakepost_store::moves::{
-    CancelOutcome, DedupKey, NewWork, Once, ReplayFrom, WorkFilter, WorkMeta, WorkRow,
+    CancelOutcome, DedupKey, NewWork, Once, OrderKey, ReplayFrom, WorkFilter, WorkMeta, WorkRow,
 };
 use wakepost_store::vault::Slot;
 
@@ -59,6 +59,9 @@ struct NewJob {
     /// A repeat within 30 days gets the first job.
     #[schema(value_type = Option<schema::Key>)]
     dedup_key: Option<String>,
+    /// Jobs of the tenant that share it run one at a time, in the order they were made.
+    #[schema(value_type = Option<schema::Key>)]
+    order_key: Option<String>,
     /// What it is about: `provider:kind:id`.
     #[schema(value_type = Option<schema::Key>)]
     subject: Option<String>,
@@ -205,9 +208,12 @@ async fn prepare(
     let at = |field: &str| format!("{place}{field}");
     let name = job.kind.unwrap_or_else(|| DEFAULT_KIND.to_owned());
     check_name(&at("kind"), &name)?;
-    for (field, value) in
-        [("dedup_key", &job.dedup_key), ("subject", &job.subject), ("owner", &job.owner)]
-    {
+    for (field, value) in [
+        ("dedup_key", &job.dedup_key),
+        ("order_key", &job.order_key),
+        ("subject", &job.subject),
+        ("owner", &job.owner),
+    ] {
         if let Some(value) = value {
             check_key(&at(field), value)?;
         }
@@ -256,9 +262,11 @@ async fn prepare(
         event: None,
         scope: None,
         subject: job.subject,
+        order: job.order_key.as_ref().map(|text| OrderKey::of_job(tenant.id, text.as_bytes())),
         meta: WorkMeta {
             name: lane.key.name.is_empty().then_some(name),
             owner: job.owner,
+            order_key: job.order_key,
             ..WorkMeta::default()
         },
         input: Some(key.seal(Slot::Input(id), input.as_bytes())),
@@ -374,7 +382,10 @@ pub async fn cancel(At(id): At<String>, call: Call) -> Result<Response, ApiError
     })?;
     let audit = call.audit(Some(tenant.id), "job.cancel", id.clone(), note);
     let status = match call.context.store.cancel(tenant.id, row.id, audit).await? {
-        CancelOutcome::Cancelled => State::Cancelled,
+        CancelOutcome::Cancelled { next_in_order } => {
+            call.context.queue.hint_all_nodes(next_in_order.as_slice()).await?;
+            State::Cancelled
+        }
         CancelOutcome::Requested => State::Running,
     };
     let cancel_requested = status == State::Running;

@@ -56,6 +56,8 @@ pub struct Work {
     subject: Option<String>,
     /// What it must run in order with.
     order_key: Option<String>,
+    /// `order_key`: an earlier job of its order key has not ended.
+    waiting_on: Option<String>,
     /// What is unusual about it.
     flags: Vec<String>,
     /// The item that took its place before it ran.

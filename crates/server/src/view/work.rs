@@ -45,6 +45,8 @@ pub struct WorkView {
     pub subject: Option<String>,
     /// What it must run in order with.
     pub order_key: Option<String>,
+    /// What it waits for besides its time.
+    pub waiting_on: Option<&'static str>,
     /// What is unusual about it.
     pub flags: Vec<String>,
     /// The item that took its place before it ran.
@@ -135,7 +137,8 @@ pub fn work_view(row: WorkRow, lane: Option<&Lane>, tenant: &str) -> WorkView {
         created_at: row.id.0.time(),
         finished_at: row.finished_at,
         subject: row.subject,
-        order_key: None,
+        order_key: row.meta.order_key,
+        waiting_on: row.behind.then_some("order_key"),
         flags: row.meta.flags,
         owner: row.meta.owner,
         superseded_by: None,

@@ -79,8 +79,11 @@ pub async fn settle_decided(context: &Context, batch: Vec<Settle>) -> Vec<Result
         }
         Metrics::count(&context.metrics.runs, settled.state.as_str());
         let ready = matches!(settled.state, State::Pending | State::Retrying) && at_once;
-        if ready && !lanes.contains(&settled.lane) {
-            lanes.push(settled.lane);
+        let again = ready.then_some(settled.lane);
+        for lane in again.into_iter().chain(settled.next_in_order) {
+            if !lanes.contains(&lane) {
+                lanes.push(lane);
+            }
         }
         if settled.freed_cap && !tenants.contains(&ticket.tenant) {
             tenants.push(ticket.tenant);

@@ -130,6 +130,8 @@ CREATE TABLE work (
   event_id uuid,
   scope uuid NOT NULL,
   subject text,
+  order_key uuid,                    -- hash: items that share it run one at a time, in order
+  behind boolean NOT NULL DEFAULT false, -- an earlier item of its order key lives
   meta text,
   held_reason smallint,
   last_error text,
@@ -142,8 +144,11 @@ CREATE TABLE work (
   PRIMARY KEY (tenant, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
         autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX work_ready ON work (lane, run_at, id) WHERE state <= 2;
-CREATE INDEX work_timers ON work (run_at, lane) WHERE state IN (1, 2);
+CREATE INDEX work_ready ON work (lane, run_at, id) WHERE state <= 2 AND NOT behind;
+CREATE INDEX work_timers ON work (run_at, lane) WHERE state IN (1, 2) AND NOT behind;
+-- Of each order key one item is not behind another. Only that one can be claimed.
+CREATE UNIQUE INDEX work_head ON work (order_key) WHERE order_key IS NOT NULL AND NOT behind;
+CREATE INDEX work_behind ON work (order_key, id) WHERE behind;
 CREATE INDEX work_running ON work (lease_expires_at) WHERE state = 5;
 CREATE INDEX work_stopping ON work (cancel_at) WHERE cancel_at IS NOT NULL;
 -- Only items after an event's first, and only replays: the usual item is in neither.
@@ -163,6 +168,7 @@ CREATE TABLE work_done (
   event_id uuid,
   scope uuid NOT NULL,
   subject text,
+  order_key uuid,
   meta text,
   last_error text,
   worker text,

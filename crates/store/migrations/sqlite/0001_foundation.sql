@@ -114,6 +114,8 @@ CREATE TABLE work (
   event_id BLOB,
   scope BLOB NOT NULL,
   subject TEXT,
+  order_key BLOB,                    -- hash: items that share it run one at a time, in order
+  behind INTEGER NOT NULL DEFAULT 0, -- 1: an earlier item of its order key lives
   meta TEXT,
   held_reason INTEGER,
   last_error TEXT,
@@ -125,8 +127,11 @@ CREATE TABLE work (
   caps TEXT,                         -- the counters this running item holds, separated by spaces
   PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX work_ready ON work (lane, run_at, id) WHERE state <= 2;
-CREATE INDEX work_timers ON work (run_at, lane) WHERE state IN (1, 2);
+CREATE INDEX work_ready ON work (lane, run_at, id) WHERE state <= 2 AND behind = 0;
+CREATE INDEX work_timers ON work (run_at, lane) WHERE state IN (1, 2) AND behind = 0;
+-- Of each order key one item is not behind another. Only that one can be claimed.
+CREATE UNIQUE INDEX work_head ON work (order_key) WHERE order_key IS NOT NULL AND behind = 0;
+CREATE INDEX work_behind ON work (order_key, id) WHERE behind = 1;
 CREATE INDEX work_running ON work (lease_expires_at) WHERE state = 5;
 CREATE INDEX work_stopping ON work (cancel_at) WHERE cancel_at IS NOT NULL;
 -- Only items after an event's first, and only replays: the usual item is in neither.
@@ -146,6 +151,7 @@ CREATE TABLE work_done (
   event_id BLOB,
   scope BLOB NOT NULL,
   subject TEXT,
+  order_key BLOB,
   meta TEXT,
   last_error TEXT,
   worker TEXT,

@@ -16,7 +16,7 @@ use wakepost_domain::{AuditId, EventId, ReceiptId, SourceId, TenantId, Timestamp
 use super::world::sealed;
 use crate::moves::{
     AuditEntry, Begin, Cap, CapScope, ClaimLane, ClaimRequest, Claimed, DedupKey, Evidence, Guard,
-    Idempotency, NewEvent, NewJob, NewReceipt, NewWork, Settle, Store, WorkMeta,
+    Idempotency, NewEvent, NewJob, NewReceipt, NewWork, OrderKey, Settle, Store, WorkMeta,
 };
 use crate::vault::Sealed;
 
@@ -176,6 +176,7 @@ impl WorkDraft {
             event: None,
             scope: None,
             subject: None,
+            order: None,
             meta: WorkMeta::default(),
             input: None,
             dedup: None,
@@ -219,6 +220,11 @@ impl WorkDraft {
 
     pub fn with_key(mut self, key: &str, until: Timestamp) -> WorkDraft {
         self.0.dedup = Some((DedupKey::of_job(self.0.tenant, key.as_bytes()), until));
+        self
+    }
+
+    pub fn in_order(mut self, key: &str) -> WorkDraft {
+        self.0.order = Some(OrderKey::of_job(self.0.tenant, key.as_bytes()));
         self
     }
 

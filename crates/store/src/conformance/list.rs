@@ -280,6 +280,19 @@ macro_rules! conformance_list {
                 pruning_goes_on_in_steps_until_all_is_gone,
                 work_goes_on_while_history_is_pruned,
             ]
+            ordering: [
+                items_of_one_key_run_one_at_a_time_in_order,
+                items_made_together_keep_their_order,
+                a_first_item_that_waits_blocks_its_key,
+                a_retried_first_item_stays_first,
+                a_dead_letter_lets_the_next_go,
+                an_item_cancelled_while_behind_changes_no_order,
+                a_blocked_key_holds_nobody_else_up,
+                the_same_key_of_two_tenants_is_two_keys,
+                a_replayed_item_goes_to_the_end_of_its_key,
+                a_later_first_item_waits_for_its_time_and_blocks,
+                of_many_made_and_ended_at_once_none_is_stuck_or_beside_another,
+            ]
             outliving: [
                 live_work_keeps_its_event_and_all_it_has,
                 a_dead_letter_keeps_its_body_until_it_is_replayed,

@@ -21,6 +21,7 @@ pub mod keys;
 pub mod leasing;
 mod list;
 pub mod once;
+pub mod ordering;
 pub mod outliving;
 pub mod pruning;
 pub mod reading_events;

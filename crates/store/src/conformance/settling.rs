@@ -31,8 +31,13 @@ pub async fn success_ends_an_item_and_keeps_its_result(harness: &impl Harness) {
         Evidence { result: Some(sealed("42")), reply: Some(sealed("It is 42.")), cost: Some(0.75) };
     let settled = world.settle(Settle { evidence, ..end(&ticket, Ending::Succeeded) }).await;
     let now = world.now().await;
-    let expected =
-        Settled { state: State::Succeeded, lane: inbox.lane, freed_cap: false, repeated: false };
+    let expected = Settled {
+        state: State::Succeeded,
+        lane: inbox.lane,
+        next_in_order: None,
+        freed_cap: false,
+        repeated: false,
+    };
     assert_eq!(settled.unwrap(), expected);
     let row = world.row(inbox.tenant, work).await;
     assert_eq!((row.state, row.attempts, row.fence), (State::Succeeded, 1, 1));

@@ -21,6 +21,7 @@ pub async fn an_item_is_made_as_it_was_asked_for(harness: &impl Harness) {
     let meta = WorkMeta {
         owner: Some("ops@acme.example".to_owned()),
         parent_id: Some("job_1".to_owned()),
+        order_key: Some("order 7".to_owned()),
         flags: vec!["late".to_owned()],
         name: Some("triage".to_owned()),
     };
@@ -148,7 +149,7 @@ pub async fn a_waiting_item_is_cancelled_at_once(harness: &impl Harness) {
         let runs = world.store.runs(inbox.tenant, work).await.unwrap();
         let audit = world.audit(inbox.tenant, "job.cancel");
         let outcome = world.store.cancel(inbox.tenant, work, audit).await.unwrap();
-        assert_eq!(outcome, CancelOutcome::Cancelled);
+        assert_eq!(outcome, CancelOutcome::Cancelled { next_in_order: None });
         let row = world.row(inbox.tenant, work).await;
         assert_eq!((row.state, row.lease_expires_at), (State::Cancelled, None));
         assert_near(row.finished_at.unwrap(), world.now().await);
@@ -209,7 +210,7 @@ pub async fn of_a_claim_and_a_cancel_at_once_both_can_be_true(harness: &impl Har
         let claimed = claim.await.unwrap();
         let row = world.row(inbox.tenant, work).await;
         match outcome {
-            CancelOutcome::Cancelled => {
+            CancelOutcome::Cancelled { .. } => {
                 assert_eq!((row.state, claimed.len()), (State::Cancelled, 0));
             }
             CancelOutcome::Requested => {

@@ -15,29 +15,41 @@ use crate::vault::Sealed;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DedupKey(pub [u8; 16]);
 
+/// What items run in order by: a hash over tenant and the key itself. Of all live items that share one,
+/// only the first can be claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OrderKey(pub [u8; 16]);
+
+impl OrderKey {
+    /// The key of jobs that were made through the API.
+    pub fn of_job(tenant: TenantId, key: &[u8]) -> OrderKey {
+        OrderKey(hash(tenant, b"order", &[], key))
+    }
+}
+
 impl DedupKey {
     /// The key of something a source sent.
     pub fn new(tenant: TenantId, source: SourceId, key: &[u8]) -> DedupKey {
-        DedupKey::hash(tenant, b"source", &source.to_bytes(), key)
+        DedupKey(hash(tenant, b"source", &source.to_bytes(), key))
     }
 
     /// The key of a job that was made through the API.
     pub fn of_job(tenant: TenantId, key: &[u8]) -> DedupKey {
-        DedupKey::hash(tenant, b"job", &[], key)
+        DedupKey(hash(tenant, b"job", &[], key))
     }
+}
 
-    fn hash(tenant: TenantId, room: &[u8], source: &[u8], key: &[u8]) -> DedupKey {
-        let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
-        context.update(&tenant.0.to_be_bytes());
-        for part in [room, source] {
-            context.update(&[part.len() as u8]);
-            context.update(part);
-        }
-        context.update(key);
-        let mut short = [0u8; 16];
-        short.copy_from_slice(&context.finish().as_ref()[..16]);
-        DedupKey(short)
+fn hash(tenant: TenantId, room: &[u8], source: &[u8], key: &[u8]) -> [u8; 16] {
+    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    context.update(&tenant.0.to_be_bytes());
+    for part in [room, source] {
+        context.update(&[part.len() as u8]);
+        context.update(part);
     }
+    context.update(key);
+    let mut short = [0u8; 16];
+    short.copy_from_slice(&context.finish().as_ref()[..16]);
+    short
 }
 
 /// A verified request, ready to be stored.

@@ -145,6 +145,8 @@ pub struct Settled {
     pub state: State,
     /// Its lane, which may have ready work now.
     pub lane: LaneId,
+    /// The lane of the next item of its order key, which may go now.
+    pub next_in_order: Option<LaneId>,
     /// Whether a bound on running items got a free place.
     pub freed_cap: bool,
     /// Whether this very call had been made before, and changed nothing now.

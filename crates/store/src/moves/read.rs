@@ -9,6 +9,7 @@ use wakepost_domain::run::Run;
 use wakepost_domain::work::{HeldReason, State, WorkKind};
 use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId};
 
+use super::accept::OrderKey;
 use super::work::{NewWork, WorkMeta};
 use crate::error::Result;
 use crate::vault::Sealed;
@@ -101,6 +102,10 @@ pub struct WorkRow {
     pub scope: Ulid,
     /// What it is about.
     pub subject: Option<String>,
+    /// What it runs in order with.
+    pub order: Option<OrderKey>,
+    /// Whether an earlier item of its order key lives.
+    pub behind: bool,
     /// Why it waits for an operator.
     pub held: Option<HeldReason>,
     /// What went wrong last.
@@ -138,6 +143,8 @@ impl WorkRow {
             event: item.event,
             scope: item.scope.unwrap_or(item.id.0),
             subject: item.subject.clone(),
+            order: item.order,
+            behind: false,
             held: None,
             last_error: None,
             meta: item.meta.clone(),

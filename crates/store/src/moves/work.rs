@@ -6,7 +6,7 @@ use wakepost_domain::lane::LaneId;
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId};
 
-use super::accept::DedupKey;
+use super::accept::{DedupKey, OrderKey};
 use super::settings::{AuditEntry, Idempotency, Once};
 use crate::error::Result;
 use crate::vault::Sealed;
@@ -24,6 +24,9 @@ pub struct WorkMeta {
     /// The work that led to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<String>,
+    /// Its order key, in the caller's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order_key: Option<String>,
     /// What is unusual about it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
@@ -50,6 +53,8 @@ pub struct NewWork {
     pub scope: Option<Ulid>,
     /// What it is about.
     pub subject: Option<String>,
+    /// What it runs in order with.
+    pub order: Option<OrderKey>,
     /// The rest.
     pub meta: WorkMeta,
     /// What the agent gets, as JSON.
@@ -62,7 +67,10 @@ pub struct NewWork {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelOutcome {
     /// It is cancelled.
-    Cancelled,
+    Cancelled {
+        /// The lane of the next item of its order key, which may go now.
+        next_in_order: Option<LaneId>,
+    },
     /// It runs, and will learn of it.
     Requested,
 }

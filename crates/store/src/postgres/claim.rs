@@ -177,7 +177,7 @@ WITH taken AS MATERIALIZED (
     AS t (lane, take, lease_ms, run_ms, caps, low)
   CROSS JOIN LATERAL (
     SELECT tenant, id FROM work
-    WHERE lane = t.lane AND state <= 2 AND run_at <= wakepost_now()
+    WHERE lane = t.lane AND state <= 2 AND NOT behind AND run_at <= wakepost_now()
       AND run_at >= least(t.low, wakepost_now() - $7::bigint)
     ORDER BY run_at, id LIMIT t.take FOR UPDATE SKIP LOCKED) w
 )
@@ -189,7 +189,7 @@ SET state = 5, attempts = w.attempts + 1, fence = w.fence + 1, worker = $8::text
     caps = t.caps, held_reason = NULL, cancel_at = NULL
 FROM taken t WHERE w.tenant = t.tenant AND w.id = t.id
 RETURNING w.tenant, w.id, w.kind, w.lane, w.fence, w.attempts, w.max_attempts, w.event_id, w.scope,
-          w.started_at, w.lease_expires_at, w.run_at";
+          w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL";
 
 /// What was claimed, oldest first in each lane, and how many rows that is by lane.
 async fn claim(
@@ -261,6 +261,7 @@ fn claimed_row(row: &Row, lane: &ClaimLane) -> Result<Claimed> {
         max_attempts: get(row, 6)?,
         lease_s: lane.lease.as_secs().try_into().unwrap_or(i32::MAX),
         started_at: time(row, 9)?,
+        ordered: get(row, 12)?,
     };
     Ok(Claimed {
         ticket,

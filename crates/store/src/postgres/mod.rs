@@ -17,6 +17,7 @@ mod fault;
 mod hub;
 mod marks;
 mod migrate;
+mod ordering;
 mod partitions;
 mod prune;
 mod queue;

@@ -13,7 +13,7 @@ use wakepost_domain::work::{HeldReason, State, WorkKind};
 use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId};
 
 use crate::error::{Result, StoreError};
-use crate::moves::{AuditEntry, ReceiptRow, WorkMeta, WorkRow};
+use crate::moves::{AuditEntry, OrderKey, ReceiptRow, WorkMeta, WorkRow};
 use crate::vault::Sealed;
 
 pub type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -134,11 +134,12 @@ pub fn event(row: &Row) -> Result<Event> {
 /// The columns of a live item, in the order [`work`] reads them.
 pub const WORK_LIVE: &str = "tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, \
      event_id, scope, subject, meta, held_reason, last_error, worker, started_at, lease_expires_at, \
-     cancel_at, NULL::bigint AS finished_at, NULL::uuid AS replayed_as";
+     cancel_at, NULL::bigint AS finished_at, NULL::uuid AS replayed_as, order_key, behind";
 /// The columns of a finished item, in the order [`work`] reads them.
 pub const WORK_DONE: &str = "tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, \
      event_id, scope, subject, meta, NULL::smallint AS held_reason, last_error, worker, started_at, \
-     NULL::bigint AS lease_expires_at, NULL::bigint AS cancel_at, finished_at, replayed_as";
+     NULL::bigint AS lease_expires_at, NULL::bigint AS cancel_at, finished_at, replayed_as, \
+     order_key, false AS behind";
 
 pub fn work(row: &Row) -> Result<WorkRow> {
     let held: Option<i16> = get(row, 13)?;
@@ -164,6 +165,8 @@ pub fn work(row: &Row) -> Result<WorkRow> {
         cancel_requested: opt_time(row, 18)?.is_some(),
         finished_at: opt_time(row, 19)?,
         replayed_as: opt_id(row, 20)?.map(WorkId),
+        order: get::<Option<Uuid>>(row, 21)?.map(|key| OrderKey(key.into_bytes())),
+        behind: get(row, 22)?,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use deadpool_postgres::{Client, GenericClient};
+use deadpool_postgres::{Client, GenericClient, Transaction};
 use uuid::Uuid;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::run::RunOutcome;
@@ -11,6 +11,7 @@ use wakepost_domain::work::State;
 use super::batch::Verb;
 use super::claim::millis;
 use super::fault::Fault;
+use super::ordering::{let_next_go, lock_live};
 use super::rows::{code, get, opt_text, query, uuid};
 use crate::error::{Result, StoreError};
 use crate::moves::{Guard, Settle, Settled};
@@ -39,13 +40,47 @@ impl Verb for End {
             let (round, later): (Vec<usize>, Vec<usize>) =
                 open.into_iter().partition(|index| seen.insert(items[*index].ticket.work));
             let ends: Vec<&Settle> = round.iter().map(|index| &items[*index]).collect();
-            for (index, settled) in round.into_iter().zip(settle(&*client, &ends).await?) {
+            let settled = match ends.iter().any(|end| end.ticket.ordered) {
+                // The usual batch is one statement, and its own transaction.
+                false => settle(&*client, &ends).await?,
+                true => {
+                    let tx = client.transaction().await?;
+                    let settled = settle_in_order(&tx, &ends).await?;
+                    tx.commit().await?;
+                    settled
+                }
+            };
+            for (index, settled) in round.into_iter().zip(settled) {
                 answers[index] = settled;
             }
             open = later;
         }
         Ok(answers.into_iter().map(|answer| answer.ok_or(StoreError::LeaseLost)).collect())
     }
+}
+
+/// Ends runs of which some have an order key, and lets the next of each key go.
+pub async fn settle_in_order(
+    tx: &Transaction<'_>,
+    ends: &[&Settle],
+) -> std::result::Result<Vec<Option<Settled>>, Fault> {
+    let items: Vec<_> = ends
+        .iter()
+        .filter(|end| end.ticket.ordered)
+        .map(|end| (end.ticket.tenant, end.ticket.work))
+        .collect();
+    let keys = lock_live(tx, &items).await?;
+    let mut settled = settle(tx, ends).await?;
+    let next = let_next_go(tx, &keys.values().copied().collect::<Vec<_>>()).await?;
+    for (end, settled) in ends.iter().zip(&mut settled) {
+        let key = keys.get(&uuid(end.ticket.work.0));
+        if let (Some(settled), Some(key)) = (settled, key)
+            && settled.state.is_terminal()
+        {
+            settled.next_in_order = next.get(key).copied();
+        }
+    }
+    Ok(settled)
 }
 
 /// Ends runs, each item at most once. `None`: the lease is not what the caller thinks.
@@ -116,9 +151,10 @@ WITH hit AS MATERIALIZED (
   DELETE FROM work w USING hit h WHERE h.next >= 6 AND w.tenant = h.tenant AND w.id = h.id
 ), done AS (
   INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
-                         event_id, scope, subject, meta, last_error, worker, started_at, finished_at)
+                         event_id, scope, subject, order_key, meta, last_error, worker, started_at,
+                         finished_at)
   SELECT tenant, id, kind, lane, next, run_at, attempts, max_attempts, fence, event_id, scope,
-         subject, meta, coalesce(error, last_error), worker, started_at, wakepost_now()
+         subject, order_key, meta, coalesce(error, last_error), worker, started_at, wakepost_now()
   FROM hit WHERE next >= 6
 ), again AS (
   UPDATE work w
@@ -167,6 +203,7 @@ async fn end(
         let settled = Settled {
             state: code(row, 2, State::from_code)?,
             lane: LaneId(get(row, 1)?),
+            next_in_order: None,
             freed_cap: get(row, 3)?,
             repeated: false,
         };
@@ -219,7 +256,14 @@ async fn repeated(
         let error: Option<&str> = get(row, 4)?;
         if asked.get(&id).is_some_and(|end| is_same(end, ended, error)) {
             let lane = LaneId(get(row, 1)?);
-            found.insert(id, Settled { state: ended.0, lane, freed_cap: false, repeated: true });
+            let before = Settled {
+                state: ended.0,
+                lane,
+                next_in_order: None,
+                freed_cap: false,
+                repeated: true,
+            };
+            found.insert(id, before);
         }
     }
     Ok(found)

@@ -37,10 +37,10 @@ impl Upkeep for Postgres {
         let rows = query(
             &client,
             "WITH RECURSIVE waiting AS (
-               (SELECT lane, run_at FROM work WHERE state <= 2 ORDER BY lane, run_at, id LIMIT 1)
+               (SELECT lane, run_at FROM work WHERE state <= 2 AND NOT behind ORDER BY lane, run_at, id LIMIT 1)
                UNION ALL
                SELECT next.lane, next.run_at FROM waiting w CROSS JOIN LATERAL (
-                 SELECT lane, run_at FROM work WHERE state <= 2 AND lane > w.lane
+                 SELECT lane, run_at FROM work WHERE state <= 2 AND NOT behind AND lane > w.lane
                  ORDER BY lane, run_at, id LIMIT 1) next
              )
              SELECT lane, run_at FROM waiting",
@@ -57,7 +57,7 @@ impl Upkeep for Postgres {
         let rows = query(
             &client,
             "SELECT DISTINCT lane FROM work
-             WHERE state IN (1, 2) AND run_at > wakepost_now() - $1::bigint
+             WHERE state IN (1, 2) AND NOT behind AND run_at > wakepost_now() - $1::bigint
                AND run_at <= wakepost_now()",
             &[&millis(within)],
         )
@@ -111,11 +111,13 @@ impl Upkeep for Postgres {
 const EXPIRED: &str = "
 SELECT n.now, e.*
 FROM (SELECT wakepost_now() AS now) n LEFT JOIN LATERAL (
-  (SELECT tenant, id, fence, attempts, max_attempts, started_at, lane, lease_expires_at, cancel_at
+  (SELECT tenant, id, fence, attempts, max_attempts, started_at, lane, lease_expires_at, cancel_at,
+          order_key IS NOT NULL
    FROM work WHERE state = 5 AND lease_expires_at <= n.now AND lease_expires_at >= $1::bigint
    ORDER BY lease_expires_at LIMIT $3::bigint)
   UNION ALL
-  (SELECT tenant, id, fence, attempts, max_attempts, started_at, lane, lease_expires_at, cancel_at
+  (SELECT tenant, id, fence, attempts, max_attempts, started_at, lane, lease_expires_at, cancel_at,
+          order_key IS NOT NULL
    FROM work WHERE cancel_at <= n.now - $2::bigint AND state = 5 AND lease_expires_at > n.now
    ORDER BY cancel_at LIMIT $3::bigint)
 ) e ON true";
@@ -130,6 +132,7 @@ fn expired_row(row: &Row) -> Result<Expired> {
             max_attempts: get(row, 5)?,
             lease_s: 0,
             started_at: time(row, 6)?,
+            ordered: get(row, 10)?,
         },
         lane: LaneId(get(row, 7)?),
         lease_expires_at: time(row, 8)?,

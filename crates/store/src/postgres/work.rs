@@ -10,6 +10,7 @@ use wakepost_domain::transition::{self, Move};
 use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, TenantId, Timestamp, WorkId};
 
+use super::ordering::{key_uuid, let_next_go, lock_live, lock_new};
 use super::read::work_of_event;
 use super::rows::{
     WORK_DONE, WORK_LIVE, audit, execute, get, meta_text, opt_text, query, query_opt, ulid, uuid,
@@ -35,7 +36,7 @@ impl WorkMoves for Postgres {
         let bytes = items.iter().filter_map(|item| item.input.as_ref()).map(Sealed::len).sum();
         let _place = self.inner.admission.enter(bytes)?;
         let mut client = self.hot().await?;
-        if once.is_none() && items.iter().all(|item| item.dedup.is_none()) {
+        if once.is_none() && items.iter().all(|item| item.dedup.is_none() && item.order.is_none()) {
             // One statement is a transaction of its own, and saves three trips to the server.
             failpoint::pass("store.before_commit")?;
             insert(&client, &items.iter().collect::<Vec<_>>()).await?;
@@ -50,6 +51,7 @@ impl WorkMoves for Postgres {
         let ids = items.iter().map(|item| first_of(item, &firsts)).collect();
         let new: Vec<&NewWork> =
             items.iter().filter(|item| first_of(item, &firsts) == item.id).collect();
+        lock_new(&tx, &new).await?;
         insert(&tx, &new).await?;
         if new.is_empty() {
             forget(&tx, once.as_ref()).await?;
@@ -66,8 +68,10 @@ impl WorkMoves for Postgres {
     ) -> Result<CancelOutcome> {
         let mut client = self.cool().await?;
         let tx = client.transaction().await?;
+        // The key before the item: so does whoever ends its run.
+        let keys = lock_live(&tx, &[(tenant, id)]).await?;
         let row = lock(&tx, tenant, id).await?.ok_or(StoreError::NotFound)?;
-        let outcome = cancel(&tx, &row).await?;
+        let outcome = cancel(&tx, &row, &keys.into_values().collect::<Vec<_>>()).await?;
         audit(&tx, &entry).await?;
         commit(tx).await?;
         Ok(outcome)
@@ -165,17 +169,24 @@ async fn insert(client: &impl GenericClient, items: &[&NewWork]) -> Result<()> {
         client,
         "WITH item AS MATERIALIZED (
            SELECT * FROM unnest($1::int[], $2::uuid[], $3::smallint[], $4::bigint[], $5::bigint[],
-                                $6::int[], $7::uuid[], $8::uuid[], $9::text[], $10::text[], $11::bytea[])
-             AS i (tenant, id, kind, lane, run_at, max_attempts, event_id, scope, subject, meta, input)
+                                $6::int[], $7::uuid[], $8::uuid[], $9::text[], $10::text[], $11::bytea[],
+                                $12::uuid[]) WITH ORDINALITY
+             AS i (tenant, id, kind, lane, run_at, max_attempts, event_id, scope, subject, meta, input,
+                   order_key, nth)
          ), state AS (
            INSERT INTO job_state (work_id, tenant, input)
            SELECT id, tenant, input FROM item WHERE input IS NOT NULL
          )
          INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
-                           event_id, scope, subject, meta)
+                           event_id, scope, subject, meta, order_key, behind)
          SELECT tenant, id, kind, lane, CASE WHEN run_at > wakepost_now() THEN 1 ELSE 0 END,
-                greatest(run_at, wakepost_now()), 0, max_attempts, 0, event_id, scope, subject, meta
-         FROM item",
+                greatest(run_at, wakepost_now()), 0, max_attempts, 0, event_id, scope, subject, meta,
+                order_key,
+                CASE WHEN order_key IS NULL THEN false
+                     ELSE EXISTS (SELECT 1 FROM work f WHERE f.order_key = i.order_key AND NOT f.behind)
+                          OR EXISTS (SELECT 1 FROM item e
+                                     WHERE e.order_key = i.order_key AND e.nth < i.nth) END
+         FROM item i",
         &[
             &column!(item => item.tenant.0),
             &column!(item => uuid(item.id.0)),
@@ -188,13 +199,14 @@ async fn insert(client: &impl GenericClient, items: &[&NewWork]) -> Result<()> {
             &column!(item => opt_text(&item.subject)),
             &column!(item => meta_text(&item.meta)),
             &column!(item => item.input.as_ref().map(Sealed::as_bytes)),
+            &column!(item => item.order.map(key_uuid)),
         ],
     )
     .await?;
     Ok(())
 }
 
-async fn cancel(tx: &Transaction<'_>, row: &WorkRow) -> Result<CancelOutcome> {
+async fn cancel(tx: &Transaction<'_>, row: &WorkRow, order_keys: &[Uuid]) -> Result<CancelOutcome> {
     let key: super::rows::Params<'_> = &[&row.tenant.0, &uuid(row.id.0)];
     if row.state == State::Running {
         execute(
@@ -211,15 +223,19 @@ async fn cancel(tx: &Transaction<'_>, row: &WorkRow) -> Result<CancelOutcome> {
         tx,
         "WITH gone AS (DELETE FROM work WHERE tenant = $1::int AND id = $2::uuid RETURNING *)
          INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
-                                event_id, scope, subject, meta, last_error, worker, started_at,
-                                finished_at)
+                                event_id, scope, subject, order_key, meta, last_error, worker,
+                                started_at, finished_at)
          SELECT tenant, id, kind, lane, 7, run_at, attempts, max_attempts, fence, event_id, scope,
-                subject, meta, last_error, worker, started_at, wakepost_now()
+                subject, order_key, meta, last_error, worker, started_at, wakepost_now()
          FROM gone",
         key,
     )
     .await?;
-    Ok(CancelOutcome::Cancelled)
+    let next_in_order = match order_keys.is_empty() {
+        true => None,
+        false => let_next_go(tx, order_keys).await?.into_values().next(),
+    };
+    Ok(CancelOutcome::Cancelled { next_in_order })
 }
 
 async fn replay(tx: &Transaction<'_>, request: &Replay) -> Result<LaneId> {
@@ -233,6 +249,7 @@ async fn replay(tx: &Transaction<'_>, request: &Replay) -> Result<LaneId> {
         event: None,
         scope: None,
         subject: None,
+        order: None,
         meta: WorkMeta::default(),
         input: request.input.clone(),
         dedup: None,
@@ -253,11 +270,13 @@ async fn replay(tx: &Transaction<'_>, request: &Replay) -> Result<LaneId> {
                 event: old.event,
                 scope: (!request.fresh_scope).then_some(old.scope),
                 subject: old.subject,
+                order: old.order,
                 meta: WorkMeta { parent_id: Some(old.id.text(old.kind)), ..old.meta },
                 ..new(old.lane)
             }
         }
     };
+    lock_new(tx, &[&item]).await?;
     insert(tx, &[&item]).await?;
     Ok(item.lane)
 }

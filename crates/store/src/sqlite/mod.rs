@@ -9,6 +9,7 @@ mod accept;
 mod checkpoint;
 mod effects;
 mod migrate;
+mod ordering;
 mod prune;
 mod queue;
 mod read;

@@ -9,12 +9,13 @@ use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId, limits};
 
 use super::Sqlite;
+use super::ordering::let_next_go;
 use super::rows::{Bits, known, time, unavailable};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
-    ClaimLane, ClaimRequest, Claimed, Evidence, Guard, Heartbeat, HeartbeatAnswer, Progress, Queue,
-    Settle, Settled,
+    ClaimLane, ClaimRequest, Claimed, Evidence, Guard, Heartbeat, HeartbeatAnswer, OrderKey,
+    Progress, Queue, Settle, Settled,
 };
 use crate::vault::Sealed;
 
@@ -96,9 +97,10 @@ const CLAIM: &str =
             started_at = ?2, lease_expires_at = min(?3, ?4), run_deadline = ?4, caps = ?5,
             held_reason = NULL, cancel_at = NULL
      FROM (SELECT tenant AS of, id AS item FROM work
-           WHERE lane = ?6 AND state <= 2 AND run_at <= ?2 ORDER BY run_at, id LIMIT ?7)
+           WHERE lane = ?6 AND state <= 2 AND behind = 0 AND run_at <= ?2 ORDER BY run_at, id LIMIT ?7)
      WHERE tenant = of AND id = item
-     RETURNING tenant, id, kind, fence, attempts, max_attempts, event_id, scope, lease_expires_at, run_at";
+     RETURNING tenant, id, kind, fence, attempts, max_attempts, event_id, scope, lease_expires_at, run_at,
+               order_key IS NOT NULL";
 
 fn claim(
     tx: &Connection,
@@ -146,6 +148,7 @@ fn claimed_row(row: &Row<'_>, lane: &ClaimLane, now: Timestamp) -> rusqlite::Res
         max_attempts: row.get(5)?,
         lease_s: lane.lease.as_secs().try_into().unwrap_or(i32::MAX),
         started_at: now,
+        ordered: row.get(10)?,
     };
     Ok(Claimed {
         ticket,
@@ -236,15 +239,17 @@ pub(super) fn settle(
     let ticket = &item.ticket;
     record_run(tx, now, item, &running, outcome)?;
     keep_evidence(tx, ticket, &item.evidence)?;
-    if state.is_terminal() {
-        finish(tx, now, ticket.tenant, ticket.work, state, item.error.as_deref())?;
+    let next_in_order = if state.is_terminal() {
+        finish(tx, now, ticket.tenant, ticket.work, state, item.error.as_deref())?
     } else {
         wait_again(tx, now, item)?;
-    }
+        None
+    };
     let caps: Vec<&str> =
         running.caps.as_deref().map(|text| text.split(' ').collect()).unwrap_or_default();
     count_running(tx, &caps, -1)?;
-    Ok(Some(Settled { state, lane: running.lane, freed_cap: !caps.is_empty(), repeated: false }))
+    let freed_cap = !caps.is_empty();
+    Ok(Some(Settled { state, lane: running.lane, next_in_order, freed_cap, repeated: false }))
 }
 
 fn guarded(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Result<Option<Running>> {
@@ -312,6 +317,7 @@ fn repeated(tx: &Connection, item: &Settle) -> rusqlite::Result<Option<Settled>>
     Ok((same || stopped).then_some(Settled {
         state,
         lane: LaneId(lane),
+        next_in_order: None,
         freed_cap: false,
         repeated: true,
     }))
@@ -342,7 +348,7 @@ fn record_run(
     Ok(())
 }
 
-/// Moves an item to the history.
+/// Moves an item to the history. Answers the lane of the item that stood behind it.
 pub(super) fn finish(
     tx: &Connection,
     now: Timestamp,
@@ -350,18 +356,27 @@ pub(super) fn finish(
     work: WorkId,
     state: State,
     error: Option<&str>,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<Option<LaneId>> {
     let key = (tenant.0, Bits(work.to_bytes()));
     tx.prepare_cached(
         "INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
-                                event_id, scope, subject, meta, last_error, worker, started_at, finished_at)
+                                event_id, scope, subject, order_key, meta, last_error, worker, started_at,
+                                finished_at)
          SELECT tenant, id, kind, lane, ?3, run_at, attempts, max_attempts, fence, event_id, scope,
-                subject, meta, coalesce(?4, last_error), worker, started_at, ?5
+                subject, order_key, meta, coalesce(?4, last_error), worker, started_at, ?5
          FROM work WHERE tenant = ?1 AND id = ?2",
     )?
     .execute((key.0, key.1, state as i16, error, now.as_millis()))?;
-    tx.prepare_cached("DELETE FROM work WHERE tenant = ?1 AND id = ?2")?.execute(key)?;
-    Ok(())
+    let order: Option<Bits> = tx
+        .prepare_cached(
+            "DELETE FROM work WHERE tenant = ?1 AND id = ?2
+             RETURNING CASE WHEN behind = 0 THEN order_key END",
+        )?
+        .query_row(key, |row| row.get(0))?;
+    match order {
+        None => Ok(None),
+        Some(order) => let_next_go(tx, OrderKey(order.0)),
+    }
 }
 
 fn wait_again(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Result<()> {

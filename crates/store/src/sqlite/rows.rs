@@ -10,7 +10,7 @@ use wakepost_domain::work::{HeldReason, State, WorkKind};
 use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId};
 
 use crate::error::{Result, StoreError};
-use crate::moves::{AuditEntry, ReceiptRow, WorkMeta, WorkRow};
+use crate::moves::{AuditEntry, OrderKey, ReceiptRow, WorkMeta, WorkRow};
 use crate::vault::Sealed;
 
 /// The database failed.
@@ -85,11 +85,11 @@ pub fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
 /// The columns of a live item, in the order [`work`] reads them.
 pub const WORK_LIVE: &str = "tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, \
      event_id, scope, subject, meta, held_reason, last_error, worker, started_at, lease_expires_at, \
-     cancel_at, NULL, NULL";
+     cancel_at, NULL, NULL, order_key, behind";
 /// The columns of a finished item, in the order [`work`] reads them.
 pub const WORK_DONE: &str = "tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, \
      event_id, scope, subject, meta, NULL, last_error, worker, started_at, NULL, NULL, finished_at, \
-     replayed_as";
+     replayed_as, order_key, 0";
 
 pub fn work(row: &Row<'_>) -> rusqlite::Result<WorkRow> {
     let held: Option<i16> = row.get(13)?;
@@ -116,6 +116,8 @@ pub fn work(row: &Row<'_>) -> rusqlite::Result<WorkRow> {
         cancel_requested: row.get::<_, Option<i64>>(18)?.is_some(),
         finished_at: row.get::<_, Option<i64>>(19)?.map(time),
         replayed_as: row.get::<_, Option<Bits>>(20)?.map(|bits| WorkId::from_bytes(bits.0)),
+        order: row.get::<_, Option<Bits>>(21)?.map(|bits| OrderKey(bits.0)),
+        behind: row.get(22)?,
     })
 }
 

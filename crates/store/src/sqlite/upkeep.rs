@@ -35,7 +35,7 @@ impl Upkeep for Sqlite {
                 // One step of the index a lane, however many items wait in it.
                 let mut select = connection
                     .prepare_cached(
-                        "SELECT lane, run_at FROM work WHERE state <= 2 AND lane > ?1
+                        "SELECT lane, run_at FROM work WHERE state <= 2 AND behind = 0 AND lane > ?1
                          ORDER BY lane, run_at, id LIMIT 1",
                     )
                     .map_err(unavailable)?;
@@ -60,7 +60,7 @@ impl Upkeep for Sqlite {
                 let mut select = connection
                     .prepare_cached(
                         "SELECT DISTINCT lane FROM work
-                         WHERE state IN (1, 2) AND run_at > ?1 AND run_at <= ?2",
+                         WHERE state IN (1, 2) AND behind = 0 AND run_at > ?1 AND run_at <= ?2",
                     )
                     .map_err(unavailable)?;
                 let rows = select
@@ -79,11 +79,11 @@ impl Upkeep for Sqlite {
                 let mut select = connection
                     .prepare_cached(
                         "SELECT tenant, id, fence, attempts, max_attempts, started_at, lane,
-                                lease_expires_at, cancel_at
+                                lease_expires_at, cancel_at, order_key IS NOT NULL
                          FROM work WHERE state = 5 AND lease_expires_at <= ?1
                          UNION
                          SELECT tenant, id, fence, attempts, max_attempts, started_at, lane,
-                                lease_expires_at, cancel_at
+                                lease_expires_at, cancel_at, order_key IS NOT NULL
                          FROM work WHERE cancel_at <= ?2 AND state = 5
                          ORDER BY lease_expires_at LIMIT ?3",
                     )
@@ -100,6 +100,7 @@ impl Upkeep for Sqlite {
                                 max_attempts: row.get(4)?,
                                 lease_s: 0,
                                 started_at: time(row.get(5)?),
+                                ordered: row.get(9)?,
                             },
                             lane: LaneId(row.get(6)?),
                             lease_expires_at: time(row.get(7)?),

@@ -8,6 +8,7 @@ use wakepost_domain::work::State;
 use wakepost_domain::{EventId, TenantId, Timestamp, WorkId};
 
 use super::Sqlite;
+use super::ordering::stands_behind;
 use super::queue::finish;
 use super::read::work_of_event;
 use super::rows::{Bits, WORK_DONE, WORK_LIVE, audit, meta_text, unavailable, work};
@@ -125,11 +126,12 @@ fn create(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<WorkId> {
 
 fn insert(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<()> {
     let later = item.run_at.filter(|at| *at > now);
+    let behind = stands_behind(tx, item.order).map_err(unavailable)?;
     let state = if later.is_some() { State::Scheduled } else { State::Pending };
     tx.prepare_cached(
         "INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
-                           event_id, scope, subject, meta)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, 0, ?8, ?9, ?10, ?11)",
+                           event_id, scope, subject, meta, order_key, behind)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, 0, ?8, ?9, ?10, ?11, ?12, ?13)",
     )
     .and_then(|mut put| {
         put.execute((
@@ -144,6 +146,8 @@ fn insert(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<()> {
             Bits(item.scope.unwrap_or(item.id.0).to_bytes()),
             &item.subject,
             meta_text(&item.meta),
+            item.order.map(|order| Bits(order.0)),
+            behind,
         ))
     })
     .map_err(unavailable)?;
@@ -169,8 +173,8 @@ fn cancel(tx: &Connection, now: Timestamp, row: &WorkRow) -> Result<CancelOutcom
         return Ok(CancelOutcome::Requested);
     }
     let state = check(row.state, Move::Cancel)?;
-    finish(tx, now, row.tenant, row.id, state, None).map_err(unavailable)?;
-    Ok(CancelOutcome::Cancelled)
+    let next_in_order = finish(tx, now, row.tenant, row.id, state, None).map_err(unavailable)?;
+    Ok(CancelOutcome::Cancelled { next_in_order })
 }
 
 fn replay(tx: &Connection, now: Timestamp, request: &Replay) -> Result<LaneId> {
@@ -184,6 +188,7 @@ fn replay(tx: &Connection, now: Timestamp, request: &Replay) -> Result<LaneId> {
         event: None,
         scope: None,
         subject: None,
+        order: None,
         meta: WorkMeta::default(),
         input: request.input.clone(),
         dedup: None,
@@ -204,6 +209,7 @@ fn replay(tx: &Connection, now: Timestamp, request: &Replay) -> Result<LaneId> {
                 event: old.event,
                 scope: (!request.fresh_scope).then_some(old.scope),
                 subject: old.subject,
+                order: old.order,
                 meta: WorkMeta { parent_id: Some(old.id.text(old.kind)), ..old.meta },
                 ..new(old.lane)
             }

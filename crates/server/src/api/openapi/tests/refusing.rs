@@ -136,7 +136,8 @@ async fn a_wrong_field_is_refused_by_name() {
     let command = json!({"kind": "exec", "name": "x"});
     for (method, path, body, field) in [
         ("POST", "/jobs", json!({}), "input"),
-        ("POST", "/jobs", json!({"input": 1, "order_key": "x"}), "order_key"),
+        ("POST", "/jobs", json!({"input": 1, "order_key": ""}), "order_key"),
+        ("POST", "/jobs", json!({"input": 1, "callback_url": "x"}), "callback_url"),
         ("POST", "/jobs", json!([{"input": 1}, {"input": 1, "max_attempts": 0}]), "1.max_attempts"),
         ("POST", "/jobs", json!([{"input": 1, "executor": command}]), "0.executor.name"),
         ("POST", "/jobs?x=1", json!({"input": 1}), "x"),

@@ -1,0 +1,77 @@
+//! Order keys: of the items that share one, only the first can be claimed; the others stand behind it.
+//!
+//! Differs from SQLite: two nodes may add to a key, and end its first item, at once. Whoever does either
+//! holds the key's lock, taken by a statement of its own, so that the next statement sees what the one
+//! before it left.
+
+use std::collections::HashMap;
+
+use deadpool_postgres::Transaction;
+use uuid::Uuid;
+use wakepost_domain::lane::LaneId;
+use wakepost_domain::{TenantId, WorkId};
+
+use super::rows::{execute, get, query, uuid};
+use crate::error::Result;
+use crate::moves::{NewWork, OrderKey};
+
+/// Locks the keys of new items until the transaction ends.
+pub async fn lock_new(tx: &Transaction<'_>, items: &[&NewWork]) -> Result<()> {
+    let keys: Vec<Uuid> = items.iter().filter_map(|item| item.order).map(key_uuid).collect();
+    if !keys.is_empty() {
+        execute(
+            tx,
+            "SELECT pg_advisory_xact_lock(k.lock)
+             FROM (SELECT DISTINCT hashtextextended(key::text, 0) AS lock
+                   FROM unnest($1::uuid[]) AS o (key) ORDER BY 1) k",
+            &[&keys],
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+/// Locks the keys of live items until the transaction ends, before any of the items is locked. Answers
+/// which items have which.
+pub async fn lock_live(
+    tx: &Transaction<'_>,
+    items: &[(TenantId, WorkId)],
+) -> Result<HashMap<Uuid, Uuid>> {
+    let rows = query(
+        tx,
+        "SELECT k.id, k.order_key, pg_advisory_xact_lock(k.lock)::text
+         FROM (SELECT w.id, w.order_key, hashtextextended(w.order_key::text, 0) AS lock
+               FROM unnest($1::int[], $2::uuid[]) AS i (tenant, id)
+               JOIN work w ON w.tenant = i.tenant AND w.id = i.id
+               WHERE w.order_key IS NOT NULL ORDER BY 3) k",
+        &[
+            &items.iter().map(|(tenant, _)| tenant.0).collect::<Vec<_>>(),
+            &items.iter().map(|(_, id)| uuid(id.0)).collect::<Vec<_>>(),
+        ],
+    )
+    .await?;
+    rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
+}
+
+/// Of each of these keys that has no first item any more, the next may go. Answers its lane. The keys are
+/// locked.
+pub async fn let_next_go(tx: &Transaction<'_>, keys: &[Uuid]) -> Result<HashMap<Uuid, LaneId>> {
+    let rows = query(
+        tx,
+        "UPDATE work w SET behind = false
+         FROM (SELECT DISTINCT key FROM unnest($1::uuid[]) AS o (key)) o
+         CROSS JOIN LATERAL (
+           SELECT tenant, id FROM work WHERE order_key = o.key AND behind ORDER BY id LIMIT 1) n
+         WHERE w.tenant = n.tenant AND w.id = n.id
+           AND NOT EXISTS (SELECT 1 FROM work f WHERE f.order_key = o.key AND NOT f.behind)
+         RETURNING w.order_key, w.lane",
+        &[&keys],
+    )
+    .await?;
+    rows.iter().map(|row| Ok((get(row, 0)?, LaneId(get(row, 1)?)))).collect()
+}
+
+/// A key as a column.
+pub fn key_uuid(key: OrderKey) -> Uuid {
+    Uuid::from_bytes(key.0)
+}
