@@ -23,6 +23,7 @@ on_both!(
     a_lease_never_passes_the_runs_last_moment,
     what_one_run_saves_the_next_one_gets,
     never_more_jobs_run_at_once_than_their_source_and_tenant_allow,
+    jobs_of_one_order_key_run_one_after_the_other,
 );
 
 async fn each_job_is_leased_to_one_worker_however_many_ask(database: Database) {
@@ -436,4 +437,41 @@ async fn never_more_jobs_run_at_once_than_their_source_and_tenant_allow(database
         }
     }
     assert!(workers[0].lease().await.is_none());
+}
+
+async fn jobs_of_one_order_key_run_one_after_the_other(database: Database) {
+    let nodes = Gateway::nodes(database).await;
+    let api = nodes[0].admin();
+    let job = |n: usize| json!({"input": n, "order_key": "customer 7"});
+    let made = api.post("/jobs", (0..4).map(job).collect::<Vec<Value>>().into()).await.is(201);
+    let made: Vec<String> = made.json()["data"]
+        .as_array()
+        .expect("jobs")
+        .iter()
+        .map(|job| job["id"].as_str().expect("an id").to_owned())
+        .collect();
+    let other = api.post("/jobs", json!({"input": 0, "order_key": "customer 8"})).await.is(201);
+    let waiting = api.show_job(&made[1]).await;
+    assert_eq!((&waiting["status"], &waiting["waiting_on"]), (&json!("pending"), &json!("order_key")));
+    assert_eq!(waiting["order_key"], "customer 7");
+
+    let worker = nodes[0].worker("w");
+    let first = worker.lease_many(json!({"max": 10, "wait_s": 5})).await;
+    let ids: HashSet<&str> = first.iter().map(Lease::id).collect();
+    assert_eq!(ids, HashSet::from([made[0].as_str(), other.text("id").as_str()]));
+    for lease in &first {
+        lease.complete(json!(1)).await.is(200);
+    }
+    // The next goes as soon as the one before it has ended, to a worker on whichever node waits.
+    for (n, id) in made.iter().enumerate().skip(1) {
+        let worker = nodes[n % nodes.len()].worker(&format!("w{n}"));
+        let got = worker.lease_many(json!({"max": 10, "wait_s": 10})).await;
+        assert_eq!(got.iter().map(Lease::id).collect::<Vec<_>>(), [id]);
+        match n {
+            // Cancelled, it frees its key like any other end.
+            1 => drop(api.post(&format!("/jobs/{id}/cancel"), json!({"note": "no"})).await.is(200)),
+            _ => {}
+        }
+        got[0].complete(json!(1)).await.is(200);
+    }
 }
