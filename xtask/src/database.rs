@@ -4,8 +4,7 @@ use std::env::VarError;
 use std::fmt;
 
 use anyhow::Context;
-
-use crate::postgres::{Durability, Postgres};
+use xtask::postgres::{Durability, Postgres};
 
 /// A PostgreSQL database to hand to a child process.
 #[derive(Debug)]

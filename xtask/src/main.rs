@@ -1,24 +1,19 @@
 //! What developers and continuous integration run: `cargo xtask <command>`.
 //!
 //! One file per command under `commands`. What the commands need beyond Rust is installed
-//! (`packages`), started (`postgres`) and cleaned up here; child processes run through `process`, so
-//! that Ctrl-C reaches them first and the clean-up still happens.
+//! (`packages`), started (`postgres`) and cleaned up by the library beside this program; child processes run
+//! through `process`, so that Ctrl-C reaches them first and the clean-up still happens.
 
 mod commands;
 mod database;
-mod interrupt;
-mod packages;
-mod postgres;
-mod process;
 mod tracked_files;
-mod workspace;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use xtask::interrupt::{self, Interrupted};
 
 use crate::commands::Command;
-use crate::interrupt::Interrupted;
 
 /// What developers run on Wakepost.
 #[derive(Parser)]

@@ -7,19 +7,25 @@ mod server;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::interrupt::{self, Interrupted};
+use crate::process::POLL_INTERVAL;
 use account::Account;
 use programs::Programs;
-use server::Server;
+use server::{Server, free_port};
 
 /// A port is free only until someone else takes it, so the start is tried on a few.
 const PORTS_TRIED_MAX: usize = 5;
+
+/// How long what is left of a killed server may be in the way of the next.
+const START_AGAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a commit is worth on the server.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +34,10 @@ pub enum Durability {
     Fast,
     /// A commit is on the disk, that of the temp directory, when it returns: for measurements.
     Real,
+    /// As `Real`, on a small disk, with a log so short that checkpoints are frequent: for crash tests.
+    Small,
+    /// As `Small`, but a commit returns before it is on the disk: to show that crash tests notice.
+    Delayed,
 }
 
 impl Durability {
@@ -40,6 +50,10 @@ impl Durability {
                 "shared_buffers=256MB",
             ],
             Self::Real => &["fsync=on", "shared_buffers=1GB", "max_wal_size=4GB"],
+            Self::Small => &["fsync=on", "shared_buffers=64MB", "max_wal_size=96MB"],
+            Self::Delayed => {
+                &["fsync=on", "shared_buffers=64MB", "max_wal_size=96MB", "synchronous_commit=off"]
+            }
         }
     }
 }
@@ -49,25 +63,64 @@ impl Durability {
 pub struct Postgres {
     // Fields drop in this order: the server ends before its directory goes.
     server: Server,
-    _directory: TempDir,
-    version: u32,
+    directory: TempDir,
+    programs: Programs,
+    account: Account,
+    durability: Durability,
 }
 
 impl Postgres {
     /// Starts a server, installing PostgreSQL first when it is missing.
     pub fn start(durability: Durability) -> anyhow::Result<Self> {
+        Self::start_in(&std::env::temp_dir(), durability)
+    }
+
+    /// As [`Postgres::start`], with its data in a directory of its own under `place`.
+    pub fn start_in(place: &Path, durability: Durability) -> anyhow::Result<Self> {
         let programs = Programs::find_or_install()?;
         let account = Account::choose()?;
-        let directory = new_directory(&account)?;
+        let directory = new_directory(place, &account)?;
         create_cluster(&programs, &account, directory.path())?;
         for _ in 0..PORTS_TRIED_MAX {
-            let server =
-                Server::start(&programs, &account, directory.path(), durability.settings())?;
+            let (settings, port) = (durability.settings(), free_port()?);
+            let server = Server::start(&programs, &account, directory.path(), settings, port)?;
             if let Some(server) = server {
-                return Ok(Self { server, _directory: directory, version: programs.version() });
+                return Ok(Self { server, directory, programs, account, durability });
             }
         }
         bail!("PostgreSQL found its port taken {PORTS_TRIED_MAX} times in a row");
+    }
+
+    /// Ends the server as the kernel would: its other processes find out by themselves.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        self.server.end(Signal::KILL)
+    }
+
+    /// Ends the server and all its processes at once, without saving anything.
+    pub fn quit(&mut self) -> anyhow::Result<()> {
+        self.server.end(Signal::QUIT)
+    }
+
+    /// Starts a server that was ended, on the same data and the same port.
+    pub fn start_again(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + START_AGAIN_TIMEOUT;
+        let (directory, settings) = (self.directory.path(), self.durability.settings());
+        while Instant::now() < deadline {
+            let port = self.server.port();
+            let server = Server::start(&self.programs, &self.account, directory, settings, port)?;
+            if let Some(server) = server {
+                self.server = server;
+                return Ok(());
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        bail!("PostgreSQL could not start again within {START_AGAIN_TIMEOUT:?}");
+    }
+
+    /// Ends the server, keeps its directory, and says where that is.
+    pub fn keep(mut self) -> anyhow::Result<PathBuf> {
+        self.quit()?;
+        Ok(self.directory.keep())
     }
 
     /// The address of the database `postgres`, as superuser.
@@ -77,7 +130,7 @@ impl Postgres {
 
     /// The major version of the server.
     pub fn version(&self) -> u32 {
-        self.version
+        self.programs.version()
     }
 
     /// Returns at Ctrl-C; that the server ends by itself before then is an error.
@@ -87,11 +140,11 @@ impl Postgres {
 }
 
 /// The server's home, closed to other accounts: its socket asks for no password.
-fn new_directory(account: &Account) -> anyhow::Result<TempDir> {
+fn new_directory(place: &Path, account: &Account) -> anyhow::Result<TempDir> {
     let directory = tempfile::Builder::new()
         .prefix("wakepost-postgres-")
         .permissions(Permissions::from_mode(0o700))
-        .tempdir()
+        .tempdir_in(place)
         .context("creating a directory for PostgreSQL")?;
     account.own(directory.path())?;
     Ok(directory)
@@ -131,7 +184,7 @@ mod tests {
     #[test]
     fn a_dropped_server_leaves_no_directory_and_no_open_port() {
         let Some(postgres) = start() else { return };
-        let directory = postgres._directory.path().to_owned();
+        let directory = postgres.directory.path().to_owned();
         let address = ("127.0.0.1", postgres.server.port());
         assert!(directory.join("data/PG_VERSION").exists());
         TcpStream::connect(address).expect("a server that listens");
@@ -139,6 +192,16 @@ mod tests {
         drop(postgres);
         assert!(!directory.exists());
         TcpStream::connect(address).expect_err("a port nobody listens on");
+    }
+
+    #[test]
+    fn a_killed_server_starts_again_on_the_same_port() {
+        let Some(mut postgres) = start() else { return };
+        let url = postgres.url();
+        postgres.kill().expect("a server that can be killed");
+        postgres.start_again().expect("a server that starts again");
+        assert_eq!(postgres.url(), url);
+        TcpStream::connect(("127.0.0.1", postgres.server.port())).expect("a server that listens");
     }
 
     #[test]

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
-
-use crate::workspace;
+use xtask::workspace;
 
 /// Home directories, where a path starts; the path of a URL may well hold these words.
 const HOME_PATHS: &str = "(^|[^A-Za-z0-9_.~-])/(root|home)/";

@@ -2,10 +2,11 @@
 
 use std::process::Command;
 
+use xtask::postgres::Durability;
+use xtask::process::{self, cargo};
+use xtask::workspace;
+
 use crate::database::Database;
-use crate::postgres::Durability;
-use crate::process::{self, cargo};
-use crate::workspace;
 
 /// Names the server to measure on (a superuser's address).
 const DATABASE_URL: &str = "WAKEPOST_BENCH_DATABASE_URL";

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use xtask::process::{self, cargo, cargo_has};
 
 use super::test::run_tests;
-use crate::process::{self, cargo, cargo_has};
 use crate::tracked_files;
 
 /// Run everything a change must pass.

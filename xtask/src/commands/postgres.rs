@@ -1,6 +1,6 @@
 //! `cargo xtask postgres`: a server to run single tests against by hand.
 
-use crate::postgres::{self, Durability};
+use xtask::postgres::{self, Durability};
 
 /// Start a PostgreSQL server, print its address, and keep it until Ctrl-C.
 ///

@@ -3,10 +3,11 @@
 use std::process::Command;
 use std::time::Instant;
 
+use xtask::postgres::Durability;
+use xtask::process::{self, cargo, cargo_has};
+use xtask::workspace;
+
 use crate::database::Database;
-use crate::postgres::Durability;
-use crate::process::{self, cargo, cargo_has};
-use crate::workspace;
 
 /// Names the server the tests make their databases on (a superuser's address).
 const DATABASE_URL: &str = "WAKEPOST_TEST_DATABASE_URL";

@@ -21,6 +21,10 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// The line of `postmaster.pid` on which the server writes its state, as `pg_ctl` reads it.
 const STATE_LINE: usize = 7;
 
+/// What the server says when it cannot start because of processes that will be gone sooner or later.
+const IN_THE_WAY: [&str; 3] =
+    ["Address already in use", "is still in use", "lock file \"postmaster.pid\" already exists"];
+
 /// A server process that ends when dropped.
 #[derive(Debug)]
 pub struct Server {
@@ -30,14 +34,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the server and waits until it takes connections; `None` when its port was taken.
+    /// Starts the server on a port and waits until it takes connections; `None` when the port was taken, or
+    /// processes of a server that was killed still hold its memory.
     pub fn start(
         programs: &Programs,
         account: &Account,
         directory: &Path,
         settings: &[&str],
+        port: u16,
     ) -> anyhow::Result<Option<Self>> {
-        let port = free_port()?;
         let log = File::create(directory.join("log")).context("creating the server's log")?;
         let process = ending_with_us(account, &programs.postgres())
             .current_dir(directory)
@@ -61,6 +66,15 @@ impl Server {
         self.port
     }
 
+    /// Ends the server's first process by a signal, and sees it gone.
+    pub fn end(&mut self, signal: Signal) -> anyhow::Result<()> {
+        if self.process.try_wait()?.is_none() {
+            kill_process(Pid::from_child(&self.process), signal).context("ending PostgreSQL")?;
+            self.process.wait()?;
+        }
+        Ok(())
+    }
+
     /// Returns at Ctrl-C; that the server ends by itself before then is an error.
     pub fn wait_for_interrupt(&mut self) -> anyhow::Result<()> {
         while !interrupt::take() {
@@ -72,13 +86,13 @@ impl Server {
         Ok(())
     }
 
-    /// Whether it came up; `false` when another process has its port.
+    /// Whether it came up; `false` when another process has its port or its memory.
     fn becomes_ready(&mut self) -> anyhow::Result<bool> {
         let deadline = Instant::now() + START_TIMEOUT;
         while !self.is_ready() {
             if let Some(status) = self.process.try_wait()? {
                 let log = self.log();
-                if log.contains("Address already in use") {
+                if IN_THE_WAY.iter().any(|words| log.contains(words)) {
                     return Ok(false);
                 }
                 bail!("PostgreSQL did not start ({status}):\n{log}");
@@ -94,11 +108,13 @@ impl Server {
         Ok(true)
     }
 
-    /// Asked of the server's own file, since on the port another server could answer.
+    /// Asked of the server's own file, since on the port another server could answer. A server that was
+    /// killed leaves its file behind, which is why the number in it counts.
     fn is_ready(&self) -> bool {
         let state = fs::read_to_string(self.directory.join("data/postmaster.pid"));
         let state = state.unwrap_or_default();
-        state.lines().nth(STATE_LINE).is_some_and(|line| line.trim() == "ready")
+        let own = state.lines().next() == Some(self.process.id().to_string().as_str());
+        own && state.lines().nth(STATE_LINE).is_some_and(|line| line.trim() == "ready")
     }
 
     fn log(&self) -> String {
@@ -123,7 +139,8 @@ impl Drop for Server {
     }
 }
 
-fn free_port() -> anyhow::Result<u16> {
+/// A port that nobody listens on now.
+pub fn free_port() -> anyhow::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("finding a free port")?;
     Ok(listener.local_addr()?.port())
 }
