@@ -2,7 +2,8 @@
 //!
 //! `WAKEPOST_FAILPOINTS="accept.after_commit=kill"` sets one for a process; several are separated by `;`.
 //! The actions are `kill` (the process ends at once, as by SIGKILL), `error` and `delay:MS`. With `@N` the
-//! action waits for the Nth time the place is reached.
+//! action waits for the Nth time the place is reached. `skip` leaves out what a place is there for, where
+//! that place asks ([`skips`]): it breaks a promise, to show that the tests of it notice.
 
 use crate::error::Result;
 
@@ -15,6 +16,18 @@ pub fn pass(name: &str) -> Result<()> {
     {
         let _ = name;
         Ok(())
+    }
+}
+
+/// Whether a test asked to leave out what this place is there for. Never in a release build.
+#[inline]
+pub fn skips(name: &str) -> bool {
+    #[cfg(debug_assertions)]
+    return active::skips(name);
+    #[cfg(not(debug_assertions))]
+    {
+        let _ = name;
+        false
     }
 }
 
@@ -67,9 +80,21 @@ mod active {
         }
     }
 
+    pub fn skips(name: &str) -> bool {
+        POINTS.lock().get(name).is_some_and(|point| point.action == "skip")
+    }
+
     #[cfg(test)]
     mod tests {
         use super::*;
+
+        #[test]
+        fn only_what_is_asked_for_is_skipped() {
+            let (name, point) = parse("test.skipped=skip").unwrap();
+            POINTS.lock().insert(name, point);
+            assert!(skips("test.skipped"));
+            assert!(!skips("test.not_skipped"));
+        }
 
         #[test]
         fn a_failpoint_acts_from_the_nth_time_on() {

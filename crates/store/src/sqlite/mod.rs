@@ -30,6 +30,7 @@ use wakepost_domain::ports::Clock;
 
 use crate::admission::Admission;
 use crate::error::{Result, StoreError};
+use crate::failpoint;
 use readers::Readers;
 use writer::Writer;
 
@@ -90,6 +91,9 @@ impl Sqlite {
         }
         let lock = lock(directory)?;
         let path = directory.join(FILE);
+        // The control of the power cut test, in debug builds only: it must see commits lost.
+        let durability =
+            if failpoint::skips("sqlite.sync") { Durability::Normal } else { durability };
         let log = Arc::default();
         let mut connection = writer::connect(&path, durability, &log)?;
         migrate::migrate(&mut connection)?;
