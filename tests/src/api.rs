@@ -17,7 +17,8 @@ pub struct Api {
 }
 
 impl Api {
-    pub(crate) fn new(http: Http, base: &str, key: Option<&str>) -> Api {
+    /// A caller of the server at `base`.
+    pub fn new(http: Http, base: &str, key: Option<&str>) -> Api {
         Api { http, base: base.to_owned(), key: key.map(str::to_owned), tenant: None }
     }
 

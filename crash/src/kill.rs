@@ -1,0 +1,175 @@
+//! Kills: processes end at random moments, and start again on the same data.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use xtask::postgres::Durability;
+
+use crate::caller::Caller;
+use crate::chance::Chance;
+use crate::check;
+use crate::clients::{Clients, Desk};
+use crate::options::{Common, Control, Database};
+use crate::report::{self, Outcome};
+use crate::told::Told;
+use crate::world::{Cluster, Place, break_promise, new_directory};
+
+/// How often progress is told.
+const PROGRESS: Duration = Duration::from_secs(5);
+
+/// What is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Node(usize),
+    AllNodes,
+    /// The database server: its first process alone, or all at once.
+    Postgres {
+        first_alone: bool,
+    },
+}
+
+/// Kills, and checks.
+pub async fn run(
+    common: &Common,
+    seed: u64,
+    kills: u32,
+    control: Option<Control>,
+) -> anyhow::Result<Outcome> {
+    let directory = new_directory()?;
+    let place = Place { directory: directory.path(), disk: None };
+    let mut cluster = Cluster::start(common, &place, Durability::Small, &[]).await?;
+    let sources = cluster.sources().await?;
+    if let Some(control) = control {
+        break_promise(&mut cluster, control).await?;
+    }
+    let told = Arc::new(Told::default());
+    let caller = cluster.caller();
+    let mut clients = Clients::start(&Desk::new(caller.clone(), told.clone()), &sources, seed);
+
+    let chance = Chance::new(seed, 1);
+    let mut killing =
+        Killing { cluster, told: told.clone(), chance, killed: 0, kills, database_kills: 0 };
+    let survived = killing.all().await;
+    let Killing { mut cluster, database_kills, .. } = killing;
+    let checked = match survived {
+        Ok(()) => end_and_check(&mut clients, &caller, &told).await,
+        Err(error) => Err(error),
+    };
+    // A server that cannot be started again, or asked, is the worst violation of all.
+    if let Err(error) = checked {
+        told.violation("start", format!("{error:#}"));
+    }
+    if let Some(log) = cluster.fallen()?.filter(|_| told.counts().violations == 0) {
+        told.violation("start", format!("a server ended by itself:\n{log}"));
+    }
+    let mut kept = Vec::new();
+    if told.counts().violations > 0 && control.is_none() {
+        kept.extend(cluster.keep()?);
+        kept.push(directory.keep());
+    }
+    let database = match common.database {
+        Database::Sqlite => String::new(),
+        Database::Postgres => format!(" ({database_kills} of PostgreSQL)"),
+    };
+    Ok(Outcome { what: format!("kills {kills}{database}"), told, seed, kept })
+}
+
+/// Faults have stopped: lets the work end, and checks.
+pub async fn end_and_check(
+    clients: &mut Clients,
+    caller: &Caller,
+    told: &Told,
+) -> anyhow::Result<()> {
+    clients.calm_down().await;
+    check::drain(caller, told).await?;
+    clients.go_home().await;
+    check::everything(caller, told).await
+}
+
+struct Killing {
+    cluster: Cluster,
+    told: Arc<Told>,
+    chance: Chance,
+    killed: u32,
+    kills: u32,
+    database_kills: u32,
+}
+
+impl Killing {
+    async fn all(&mut self) -> anyhow::Result<()> {
+        let mut shown = Instant::now();
+        while self.killed < self.kills {
+            let load = self.chance.millis(60, 800);
+            tokio::time::sleep(load).await;
+            if let Some(log) = self.cluster.fallen()? {
+                anyhow::bail!("a server ended by itself:\n{log}");
+            }
+            let victim = self.choose();
+            self.kill(victim).await?;
+            self.told.lock().round += 1;
+            if shown.elapsed() >= PROGRESS {
+                shown = Instant::now();
+                report::progress(&format!("{}/{} kills", self.killed, self.kills), &self.told);
+            }
+        }
+        Ok(())
+    }
+
+    fn choose(&mut self) -> Victim {
+        if self.cluster.count() == 1 {
+            return Victim::Node(0);
+        }
+        // Even a short run kills the database server.
+        if self.killed >= 4 * (self.database_kills + 1) - 2 {
+            return Victim::Postgres { first_alone: self.chance.percent(60) };
+        }
+        match self.chance.within(1, 100) {
+            1..=25 => Victim::Node(0),
+            26..=50 => Victim::Node(1),
+            51..=65 => Victim::AllNodes,
+            share => Victim::Postgres { first_alone: share <= 85 },
+        }
+    }
+
+    async fn kill(&mut self, victim: Victim) -> anyhow::Result<()> {
+        self.killed += 1;
+        match victim {
+            Victim::Node(number) => {
+                self.cluster.kill_node(number);
+                self.revive(number).await
+            }
+            Victim::AllNodes => {
+                for number in 0..self.cluster.count() {
+                    self.cluster.kill_node(number);
+                }
+                for number in 0..self.cluster.count() {
+                    self.revive(number).await?;
+                }
+                Ok(())
+            }
+            Victim::Postgres { first_alone } => {
+                self.database_kills += 1;
+                self.cluster.kill_postgres(first_alone)?;
+                let down = self.chance.millis(0, 300);
+                tokio::time::sleep(down).await;
+                self.cluster.start_postgres()
+            }
+        }
+    }
+
+    /// Starts a node again, at once or a little later, and sometimes kills it while it starts.
+    async fn revive(&mut self, number: usize) -> anyhow::Result<()> {
+        if self.chance.percent(20) {
+            let down = self.chance.millis(0, 250);
+            tokio::time::sleep(down).await;
+        }
+        if self.chance.percent(15) && self.killed < self.kills {
+            self.cluster.launch_node(number)?;
+            let started = self.chance.millis(0, 60);
+            tokio::time::sleep(started).await;
+            self.cluster.kill_node(number);
+            self.killed += 1;
+        }
+        self.cluster.start_node(number).await
+    }
+}

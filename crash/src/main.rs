@@ -1,0 +1,103 @@
+//! Crashes a gateway under load and checks what its clients were told: `wakepost-crash kill|power`.
+//!
+//! `clients` are the load: senders, workers, an operator. They know only the HTTP contract. What they are told
+//! is kept in `told`, which notices contradictions at once, and is compared with what the API shows once faults
+//! have stopped (`check`). `world` is what is crashed; `kill` and `power` are the two ways to crash it.
+
+mod caller;
+mod chance;
+mod check;
+mod clients;
+mod kill;
+mod options;
+mod power;
+mod report;
+mod told;
+mod world;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::options::{Cli, Command, Common};
+
+/// Cuts with loss that a control must show, if it makes as many.
+const LOSS_MIN: u32 = 2;
+/// How long one fault may take on average, and all the rest.
+const FAULT_MAX: Duration = Duration::from_secs(10);
+const REST_MAX: Duration = Duration::from_secs(300);
+/// The shell's convention for a command ended by Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let ran = tokio::select! {
+        ran = bounded(cli.command) => ran,
+        interrupted = interrupted() => interrupted,
+    };
+    ran.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Runs within bounds: whatever hangs, hangs only so long.
+async fn bounded(command: Command) -> anyhow::Result<ExitCode> {
+    let faults = match &command {
+        Command::Kill { kills, .. } => *kills,
+        Command::Power { cuts, .. } => *cuts,
+    };
+    let limit = REST_MAX + FAULT_MAX * faults;
+    match tokio::time::timeout(limit, run(command)).await {
+        Ok(ran) => ran,
+        Err(_) => anyhow::bail!("not done within {limit:?}"),
+    }
+}
+
+async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let succeeded = match command {
+        Command::Kill { common, kills, control } => {
+            let outcome = kill::run(&common, seed(&common), kills, control).await?;
+            report::print(&outcome);
+            outcome.told.counts().violations == 0
+        }
+        Command::Power { common, cuts, control: false } => {
+            let cut = power::run(&common, seed(&common), cuts, false).await?;
+            report::print(&cut.outcome);
+            cut.outcome.told.counts().violations == 0
+        }
+        Command::Power { common, cuts, control: true } => {
+            let cut = power::run(&common, seed(&common), cuts, true).await?;
+            let acknowledged = cut.outcome.told.acknowledged();
+            println!("control: {}, events acknowledged {acknowledged}", cut.outcome.what);
+            let enough = cut.with_loss >= LOSS_MIN.min(cuts);
+            if !enough {
+                eprintln!("the control lost too little: power cuts are not what they should be");
+            }
+            enough
+        }
+    };
+    Ok(if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn seed(common: &Common) -> u64 {
+    let random = || u64::from_str_radix(&wakepost_tests::random_text(8), 16).unwrap_or(1);
+    let seed = common.seed.unwrap_or_else(random);
+    println!("seed {seed}");
+    seed
+}
+
+/// Ctrl-C and its kin: whatever is under way is dropped, and with it every process, directory and mount.
+async fn interrupted() -> anyhow::Result<ExitCode> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    tokio::select! {
+        pressed = tokio::signal::ctrl_c() => pressed?,
+        _ = terminate.recv() => {}
+        _ = hang_up.recv() => {}
+    }
+    Ok(ExitCode::from(INTERRUPTED))
+}

@@ -1,0 +1,76 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Crash Wakepost under load, and check what its clients were told. Run it through `cargo xtask crash` and
+/// `cargo xtask powercut`, which build the programs.
+#[derive(Debug, Parser)]
+#[command(name = "wakepost-crash")]
+pub struct Cli {
+    /// How to crash it.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// How to crash it.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Kill its processes at random moments
+    Kill {
+        /// What both share.
+        #[command(flatten)]
+        common: Common,
+        /// How many kills
+        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        kills: u32,
+        /// Break a promise on purpose, which must be noticed
+        #[arg(long, value_enum)]
+        control: Option<Control>,
+    },
+    /// Cut the power of its disk at random moments (root only)
+    Power {
+        /// What both share.
+        #[command(flatten)]
+        common: Common,
+        /// How many cuts
+        #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        cuts: u32,
+        /// Let commits return before they are on the disk, which must lose something
+        #[arg(long)]
+        control: bool,
+    },
+}
+
+/// What both ways to crash it share.
+#[derive(Debug, Clone, Args)]
+pub struct Common {
+    /// The server to crash
+    #[arg(long)]
+    pub program: PathBuf,
+    /// The database it uses
+    #[arg(long, value_enum, default_value_t = Database::Sqlite)]
+    pub database: Database,
+    /// Where all choices come from [default: a random one, which is printed]
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+/// A database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Database {
+    /// Embedded, one process
+    Sqlite,
+    /// A server of its own, two processes
+    Postgres,
+}
+
+/// A promise to break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Control {
+    /// Dedup keys are over as soon as they are taken
+    Dedup,
+    /// A job's fence begins anew with every claim
+    Fencing,
+}

@@ -1,0 +1,71 @@
+//! Promises broken on purpose, in the database and behind the server's back: the checker must notice.
+
+use anyhow::Context;
+use tokio_postgres::NoTls;
+
+use super::Cluster;
+use crate::options::Control;
+
+/// Every dedup key is over as soon as it is taken. The server needs its unique index to speak at all, so the
+/// index stays and its meaning goes.
+const SQLITE_DEDUP: &str = "
+CREATE TRIGGER control_insert AFTER INSERT ON dedup_keys BEGIN
+  UPDATE dedup_keys SET expires_at = 0 WHERE key = NEW.key;
+END;
+CREATE TRIGGER control_update AFTER UPDATE OF event_id ON dedup_keys BEGIN
+  UPDATE dedup_keys SET expires_at = 0 WHERE key = NEW.key;
+END;";
+
+const POSTGRES_DEDUP: &str = "
+CREATE FUNCTION control() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN NEW.expires_at := 0; RETURN NEW; END $$;
+CREATE TRIGGER control BEFORE INSERT OR UPDATE ON dedup_keys
+  FOR EACH ROW EXECUTE FUNCTION control();";
+
+/// When a run ends, its job's fence goes back to 0, so that every claim gets the fence 1 and every token fits.
+/// Only one record is kept of a job's runs then: they are told apart by the fence.
+const SQLITE_FENCING: &str = "
+CREATE TRIGGER control_fence AFTER UPDATE OF state ON work WHEN OLD.state = 5 AND NEW.state <> 5 BEGIN
+  UPDATE work SET fence = 0 WHERE tenant = NEW.tenant AND id = NEW.id;
+END;
+CREATE TRIGGER control_attempt BEFORE INSERT ON attempts BEGIN
+  DELETE FROM attempts WHERE work_id = NEW.work_id AND fence = NEW.fence;
+END;";
+
+const POSTGRES_FENCING: &str = "
+CREATE FUNCTION control_fence() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN NEW.fence := 0; RETURN NEW; END $$;
+CREATE TRIGGER control_fence BEFORE UPDATE ON work FOR EACH ROW
+  WHEN (OLD.state = 5 AND NEW.state <> 5) EXECUTE FUNCTION control_fence();
+CREATE FUNCTION control_attempt() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN
+    DELETE FROM attempts WHERE work_id = NEW.work_id AND fence = NEW.fence;
+    RETURN NEW;
+  END $$;
+CREATE TRIGGER control_attempt BEFORE INSERT ON attempts
+  FOR EACH ROW EXECUTE FUNCTION control_attempt();";
+
+/// Breaks a promise, between two runs of the servers.
+pub async fn break_promise(cluster: &mut Cluster, control: Control) -> anyhow::Result<()> {
+    for number in 0..cluster.count() {
+        cluster.kill_node(number);
+    }
+    let (sqlite, postgres) = match control {
+        Control::Dedup => (SQLITE_DEDUP, POSTGRES_DEDUP),
+        Control::Fencing => (SQLITE_FENCING, POSTGRES_FENCING),
+    };
+    match cluster.postgres_url() {
+        None => rusqlite::Connection::open(cluster.sqlite_file())?.execute_batch(sqlite)?,
+        Some(url) => {
+            let (client, connection) = tokio_postgres::connect(&url, NoTls).await?;
+            let connection = tokio::spawn(connection);
+            client.batch_execute(postgres).await.context("breaking a promise")?;
+            drop(client);
+            connection.await??;
+        }
+    }
+    for number in 0..cluster.count() {
+        cluster.start_node(number).await?;
+    }
+    Ok(())
+}
