@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use xtask::process::{self, cargo, cargo_has};
 
+use super::crash::Crash;
+use super::powercut::Powercut;
 use super::test::run_tests;
 use crate::tracked_files;
 
@@ -20,7 +22,8 @@ struct Step {
 }
 
 /// The list of steps. Short forms of further commands (fuzzing, benchmarks, the SDKs, the dashboard
-/// in a browser) join it as those commands come to be.
+/// in a browser) join it as those commands come to be. Crashes are in theirs, on the debug build that the
+/// tests have just used.
 const STEPS: &[Step] = &[
     Step { name: "format", run: format },
     Step { name: "tracked files", run: tracked_files::check },
@@ -28,6 +31,8 @@ const STEPS: &[Step] = &[
     Step { name: "lint", run: lint },
     Step { name: "documentation", run: documentation },
     Step { name: "tests", run: tests },
+    Step { name: "crashes", run: Crash::short },
+    Step { name: "power cuts", run: Powercut::short },
 ];
 
 impl Ci {

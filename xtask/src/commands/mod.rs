@@ -2,7 +2,9 @@
 
 mod bench;
 mod ci;
+mod crash;
 mod postgres;
+mod powercut;
 mod test;
 
 /// The list of commands.
@@ -10,6 +12,8 @@ mod test;
 pub enum Command {
     Test(test::Test),
     Ci(ci::Ci),
+    Crash(crash::Crash),
+    Powercut(powercut::Powercut),
     Bench(bench::Bench),
     Postgres(postgres::Postgres),
 }
@@ -20,6 +24,8 @@ impl Command {
         match self {
             Self::Test(command) => command.run(),
             Self::Ci(command) => command.run(),
+            Self::Crash(command) => command.run(),
+            Self::Powercut(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Postgres(command) => command.run(),
         }
