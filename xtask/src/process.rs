@@ -1,7 +1,8 @@
 //! Running child processes to their end, or to ours.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,16 @@ pub fn cargo_has(subcommand: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
+/// A server's program as a command line that has the kernel end it when we are killed too hard to do so.
+/// Where util-linux is not there to ask for that, the plain program.
+pub fn ending_with_us(program: &Path, signal: &str) -> Vec<OsString> {
+    let setpriv = ["setpriv", "--pdeathsig", signal, "--"];
+    let works = Command::new(setpriv[0]).args(&setpriv[1..]).arg("true").output();
+    let asks = works.is_ok_and(|output| output.status.success());
+    let before = if asks { setpriv.as_slice() } else { &[] };
+    before.iter().map(OsString::from).chain([program.into()]).collect()
+}
+
 /// Runs a command to its end with its output on ours; anything but success is an error.
 pub fn run(command: &mut Command) -> anyhow::Result<()> {
     let name = shown(command);
@@ -60,7 +71,7 @@ pub fn run(command: &mut Command) -> anyhow::Result<()> {
 
 /// The command as one would type it.
 fn shown(command: &Command) -> String {
-    let program = std::path::Path::new(command.get_program());
+    let program = Path::new(command.get_program());
     let program = program.file_name().unwrap_or(program.as_os_str());
     let words = std::iter::once(program).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")

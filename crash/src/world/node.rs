@@ -1,5 +1,6 @@
 //! One server process: started, killed, started again on the same data.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::Instant;
+use xtask::process::ending_with_us;
 
 /// How long a start may take, recovery included.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -20,7 +22,7 @@ const LOG_SHOWN: usize = 3000;
 /// A place for a server process. What it prints and logs lies beside its data directory, not in it: a disk
 /// that is cut must not lose it.
 pub struct Node {
-    program: PathBuf,
+    program: Vec<OsString>,
     settings: Vec<(String, String)>,
     directory: PathBuf,
     name: String,
@@ -35,15 +37,16 @@ impl Node {
         directory: &Path,
         name: &str,
     ) -> Node {
-        let (program, directory) = (program.to_owned(), directory.to_owned());
+        let (program, directory) = (ending_with_us(program, "KILL"), directory.to_owned());
         Node { program, settings, directory, name: name.to_owned(), process: None }
     }
 
     /// Starts the process, without waiting for it.
     pub fn launch(&mut self) -> anyhow::Result<()> {
         let log = OpenOptions::new().create(true).append(true).open(self.log_path())?;
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(&self.program[0]);
         command
+            .args(&self.program[1..])
             .args(["serve", "--listen", "127.0.0.1:0"])
             .env_clear()
             .envs(INHERITED.iter().filter_map(|name| Some((*name, std::env::var_os(name)?))))
@@ -53,8 +56,7 @@ impl Node {
             .stdout(File::create(self.printed_path())?)
             .stderr(log);
         let process = command.spawn();
-        self.process =
-            Some(process.with_context(|| format!("starting {}", self.program.display()))?);
+        self.process = Some(process.with_context(|| format!("starting {:?}", self.program))?);
         Ok(())
     }
 

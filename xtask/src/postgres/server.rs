@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::account::Account;
 use super::programs::Programs;
 use crate::interrupt::{self, Interrupted};
-use crate::process::POLL_INTERVAL;
+use crate::process::{POLL_INTERVAL, ending_with_us};
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
@@ -44,7 +44,10 @@ impl Server {
         port: u16,
     ) -> anyhow::Result<Option<Self>> {
         let log = File::create(directory.join("log")).context("creating the server's log")?;
-        let process = ending_with_us(account, &programs.postgres())
+        let program = ending_with_us(&programs.postgres(), "QUIT");
+        let process = account
+            .command(&program[0])
+            .args(&program[1..])
             .current_dir(directory)
             .args(["-D", "data", "-p", &port.to_string(), "-k"])
             .arg(directory)
@@ -143,18 +146,4 @@ impl Drop for Server {
 pub fn free_port() -> anyhow::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("finding a free port")?;
     Ok(listener.local_addr()?.port())
-}
-
-/// The server's command, told by the kernel to end when we are killed too hard to run `drop`.
-/// Where util-linux is not there to ask for that, the plain command.
-fn ending_with_us(account: &Account, postgres: &Path) -> Command {
-    let setpriv = ["--pdeathsig", "QUIT", "--"];
-    let works = Command::new("setpriv").args(setpriv).arg("true").output();
-    if works.is_ok_and(|output| output.status.success()) {
-        let mut command = account.command("setpriv");
-        command.args(setpriv).arg(postgres);
-        command
-    } else {
-        account.command(postgres)
-    }
 }
