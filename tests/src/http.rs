@@ -7,13 +7,17 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// How long an answer may take: longer than any long poll.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// How long an idle connection is kept: less than the server keeps it, so that no request is sent into one
+/// that is being closed.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// A client with a pool of connections.
 #[derive(Clone)]
@@ -82,7 +86,8 @@ impl Answer {
 
 impl Default for Http {
     fn default() -> Http {
-        Http { pool: Client::builder(TokioExecutor::new()).build_http() }
+        let mut builder = Client::builder(TokioExecutor::new());
+        Http { pool: builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).build_http() }
     }
 }
 

@@ -38,6 +38,17 @@ impl Ulid {
         Ulid::from_parts(now, u128::from_be_bytes(chance))
     }
 
+    /// This new id, or one after `last` if that is of the same millisecond and not smaller: things that one
+    /// node makes one after the other sort so. The step is random, since what follows from an id (a run's)
+    /// must not meet what follows from the next.
+    pub fn after(self, last: Ulid) -> Ulid {
+        if self > last || self.time() != last.time() {
+            return self;
+        }
+        let step = 1 + (self.0 & ((1 << 40) - 1));
+        Ulid(last.0.saturating_add(step))
+    }
+
     /// 128 bits of chance and no time, for ids that stand in public URLs.
     pub fn random(entropy: &dyn Entropy) -> Ulid {
         let mut chance = [0u8; 16];
@@ -249,6 +260,14 @@ mod tests {
                 prop_assert!(x < y && x.to_string() < y.to_string());
             }
             prop_assert_eq!(x.time().as_millis(), a);
+        }
+
+        #[test]
+        fn ids_of_one_millisecond_only_grow(ms in 0i64..1 << 47, last: u128, next: u128) {
+            let at = |chance| Ulid::from_parts(Timestamp::from_millis(ms), chance);
+            prop_assert!(at(next).after(at(last)) > at(last));
+            let later = Ulid::from_parts(Timestamp::from_millis(ms + 1), next);
+            prop_assert_eq!(later.after(at(last)), later);
         }
 
         #[test]

@@ -89,6 +89,7 @@ impl App {
             ledger: intake(ledger),
             client: Arc::new(client),
             metrics: Metrics::default(),
+            last_id: Mutex::new(Ulid::MIN),
             used_keys: Mutex::new(HashMap::new()),
             stop: CancellationToken::new(),
             config,

@@ -63,6 +63,8 @@ pub struct Context {
     pub hub: Arc<dyn Hub>,
     /// What is counted.
     pub metrics: Metrics,
+    /// The id that was given out last.
+    pub last_id: Mutex<Ulid>,
     /// Keys used since the last time it was written down.
     pub used_keys: Mutex<HashMap<KeyId, Timestamp>>,
     /// Ends when the server is asked to stop.
@@ -80,9 +82,12 @@ impl Context {
         self.used_keys.lock().insert(key, self.now());
     }
 
-    /// A new id for something that happens now.
+    /// A new id for something that happens now. It sorts after all that this node gave out before.
     pub fn new_id(&self) -> Ulid {
-        Ulid::new(self.clock.now(), self.entropy.as_ref())
+        let new = Ulid::new(self.clock.now(), self.entropy.as_ref());
+        let mut last = self.last_id.lock();
+        *last = new.after(*last);
+        *last
     }
 }
 
