@@ -14,9 +14,9 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 const PERIOD: Duration = Duration::from_millis(50);
-/// Pages that wait for a checkpoint until there are this many, or the writer rests: a page that is
-/// written often is then moved once.
-const STEP_PAGES: u32 = 4096;
+/// Pages that wait for a checkpoint until there are this many, or the writer rests. A page that is written
+/// often is then moved once; but while these are synced the writer's own sync waits, so they are few.
+const STEP_PAGES: u32 = 512;
 /// Above this the log is restarted: 64 MiB.
 const LOG_PAGES_MAX: u32 = 16_384;
 /// So little left to move that the writer may do it.
