@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension};
 use wakepost_domain::event::Route;
 use wakepost_domain::receipt::Verdict;
-use wakepost_domain::{EventId, Timestamp, limits};
+use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, limits};
 
 use super::Sqlite;
 use super::rows::{Bits, known, unavailable};
@@ -65,8 +65,9 @@ impl Sqlite {
 
 fn accept(tx: &Connection, now: Timestamp, new: &NewEvent) -> rusqlite::Result<Accepted> {
     for (index, key) in new.dedup.iter().enumerate() {
-        if !take_key(tx, now, key, new)? {
-            let first = owner(tx, key)?;
+        let own = (new.event.tenant, new.event.id.0);
+        if !take_key(tx, now, key, own, new.dedup_until)? {
+            let first = EventId(owner(tx, key)?);
             if first == new.event.id {
                 // The commit of an earlier try arrived although it was reported as failed.
                 return Ok(Accepted::New);
@@ -85,11 +86,12 @@ fn accept(tx: &Connection, now: Timestamp, new: &NewEvent) -> rusqlite::Result<A
 }
 
 /// Takes a dedup key, if nobody has it or its time is over. The unique index decides, not a look-up.
-fn take_key(
+pub(super) fn take_key(
     tx: &Connection,
     now: Timestamp,
     key: &DedupKey,
-    new: &NewEvent,
+    (tenant, id): (TenantId, Ulid),
+    until: Timestamp,
 ) -> rusqlite::Result<bool> {
     let taken = tx
         .prepare_cached(
@@ -100,9 +102,9 @@ fn take_key(
         )?
         .execute((
             Bits(key.0),
-            new.event.tenant.0,
-            Bits(new.event.id.to_bytes()),
-            new.dedup_until.as_millis(),
+            tenant.0,
+            Bits(id.to_bytes()),
+            until.as_millis(),
             now.as_millis(),
         ))?;
     Ok(taken == 1)
@@ -114,11 +116,12 @@ fn give_back(tx: &Connection, key: &DedupKey, event: EventId) -> rusqlite::Resul
     Ok(())
 }
 
-fn owner(tx: &Connection, key: &DedupKey) -> rusqlite::Result<EventId> {
+/// Whose a taken key is.
+pub(super) fn owner(tx: &Connection, key: &DedupKey) -> rusqlite::Result<Ulid> {
     let bits: Bits = tx
         .prepare_cached("SELECT event_id FROM dedup_keys WHERE key = ?1")?
         .query_row([Bits(key.0)], |row| row.get(0))?;
-    Ok(EventId::from_bytes(bits.0))
+    Ok(Ulid::from_bytes(bits.0))
 }
 
 /// Counts a repeat, and keeps its receipt if not too many are kept.

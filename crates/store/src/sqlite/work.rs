@@ -8,6 +8,7 @@ use wakepost_domain::work::State;
 use wakepost_domain::{EventId, TenantId, Timestamp, WorkId};
 
 use super::Sqlite;
+use super::accept::{owner, take_key};
 use super::ordering::stands_behind;
 use super::queue::finish;
 use super::read::work_of_event;
@@ -95,29 +96,9 @@ fn check(from: State, mv: Move) -> Result<State> {
 
 fn create(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<WorkId> {
     if let Some((key, until)) = &item.dedup {
-        let taken = tx
-            .prepare_cached(
-                "INSERT INTO dedup_keys (key, tenant, event_id, expires_at) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (key) DO UPDATE SET tenant = excluded.tenant,
-                   event_id = excluded.event_id, expires_at = excluded.expires_at
-                 WHERE dedup_keys.expires_at <= ?5",
-            )
-            .and_then(|mut put| {
-                put.execute((
-                    Bits(key.0),
-                    item.tenant.0,
-                    Bits(item.id.to_bytes()),
-                    until.as_millis(),
-                    now.as_millis(),
-                ))
-            })
-            .map_err(unavailable)?;
-        if taken == 0 {
-            let first: Bits = tx
-                .prepare_cached("SELECT event_id FROM dedup_keys WHERE key = ?1")
-                .and_then(|mut select| select.query_row([Bits(key.0)], |row| row.get(0)))
-                .map_err(unavailable)?;
-            return Ok(WorkId::from_bytes(first.0));
+        let own = (item.tenant, item.id.0);
+        if !take_key(tx, now, key, own, *until).map_err(unavailable)? {
+            return Ok(WorkId(owner(tx, key).map_err(unavailable)?));
         }
     }
     insert(tx, now, item)?;
