@@ -16,6 +16,7 @@ pub mod moves;
 pub mod postgres;
 pub mod sqlite;
 pub mod vault;
+mod xaes;
 
 pub use error::{Result, StoreError};
 pub use moves::Store;

@@ -1,4 +1,4 @@
-//! Encryption at rest: XChaCha20-Poly1305 with a key per tenant, wrapped by the master key.
+//! Encryption at rest: XAES-256-GCM with a key per tenant, wrapped by the master key.
 //!
 //! A [`Sealed`] record holds its key's number and its own nonce, and is bound to its tenant, its purpose
 //! and its row: moved to another row, column or tenant, it does not open. Backends only ever see sealed
@@ -8,8 +8,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use chacha20poly1305::aead::{Aead, KeyInit, Payload};
-use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use parking_lot::RwLock;
 use wakepost_domain::ports::Entropy;
 use wakepost_domain::{EventId, SourceId, TenantId, Ulid, WorkId};
@@ -17,9 +15,9 @@ use zeroize::Zeroizing;
 
 use crate::error::{Result, StoreError};
 use crate::moves::Settings;
+use crate::xaes::{NONCE, TAG, Xaes};
 
 const VERSION: u8 = 1;
-const NONCE: usize = 24;
 const HEADER: usize = 1 + 4 + NONCE;
 
 /// An encrypted record: version, key number, nonce, ciphertext and tag.
@@ -103,7 +101,7 @@ impl Slot<'_> {
 pub struct TenantKey {
     tenant: TenantId,
     number: i32,
-    cipher: XChaCha20Poly1305,
+    cipher: Xaes,
     entropy: Arc<dyn Entropy>,
 }
 
@@ -118,16 +116,13 @@ impl TenantKey {
     pub fn seal(&self, slot: Slot<'_>, plain: &[u8]) -> Sealed {
         let mut nonce = [0u8; NONCE];
         self.entropy.fill(&mut nonce);
-        let bound = slot.bind(self.tenant);
-        let cipher = self
-            .cipher
-            .encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: &bound })
-            .expect("a record is far below the cipher's limit");
-        let mut record = Vec::with_capacity(HEADER + cipher.len());
+        let mut record = Vec::with_capacity(HEADER + plain.len() + TAG);
         record.push(VERSION);
         record.extend_from_slice(&self.number.to_be_bytes());
         record.extend_from_slice(&nonce);
-        record.extend_from_slice(&cipher);
+        record.extend_from_slice(plain);
+        let tag = self.cipher.seal(&nonce, &slot.bind(self.tenant), &mut record[HEADER..]);
+        record.extend_from_slice(&tag);
         Sealed(record)
     }
 
@@ -140,9 +135,7 @@ impl TenantKey {
         }
         let nonce: [u8; NONCE] = bytes[5..HEADER].try_into().map_err(|_| damaged())?;
         let bound = slot.bind(self.tenant);
-        self.cipher
-            .decrypt(&XNonce::from(nonce), Payload { msg: &bytes[HEADER..], aad: &bound })
-            .map_err(|_| damaged())
+        self.cipher.open(&nonce, &bound, bytes[HEADER..].to_vec()).ok_or_else(damaged)
     }
 }
 
@@ -172,7 +165,7 @@ impl MasterKey {
 
 /// Gives out the tenants' keys, and makes one for a tenant that has none.
 pub struct Vault {
-    wrapper: XChaCha20Poly1305,
+    wrapper: Xaes,
     entropy: Arc<dyn Entropy>,
     settings: Arc<dyn Settings + Send + Sync>,
     keys: RwLock<HashMap<TenantId, Arc<TenantKey>>>,
@@ -191,7 +184,7 @@ impl Vault {
         settings: Arc<dyn Settings + Send + Sync>,
         entropy: Arc<dyn Entropy>,
     ) -> Vault {
-        let wrapper = XChaCha20Poly1305::new(&master.derive("wakepost data keys").into());
+        let wrapper = Xaes::new(&master.derive("wakepost data keys"));
         Vault { wrapper, entropy, settings, keys: RwLock::new(HashMap::new()) }
     }
 
@@ -206,7 +199,7 @@ impl Vault {
         let key = Arc::new(TenantKey {
             tenant,
             number,
-            cipher: XChaCha20Poly1305::new(&(*self.unwrap(tenant, &wrapped)?).into()),
+            cipher: Xaes::new(&*self.unwrap(tenant, &wrapped)?),
             entropy: self.entropy.clone(),
         });
         self.keys.write().insert(tenant, key.clone());
@@ -216,12 +209,9 @@ impl Vault {
     fn wrap(&self, tenant: TenantId, key: &[u8; 32]) -> Vec<u8> {
         let mut nonce = [0u8; NONCE];
         self.entropy.fill(&mut nonce);
-        let aad = tenant.0.to_be_bytes();
-        let cipher = self
-            .wrapper
-            .encrypt(&XNonce::from(nonce), Payload { msg: key, aad: &aad })
-            .expect("32 bytes are far below the cipher's limit");
-        [&nonce[..], &cipher].concat()
+        let mut cipher = *key;
+        let tag = self.wrapper.seal(&nonce, &tenant.0.to_be_bytes(), &mut cipher);
+        [&nonce[..], &cipher, &tag].concat()
     }
 
     fn unwrap(&self, tenant: TenantId, wrapped: &[u8]) -> Result<Zeroizing<[u8; 32]>> {
@@ -234,11 +224,8 @@ impl Vault {
         let (nonce, cipher) = wrapped.split_at_checked(NONCE).ok_or_else(wrong)?;
         let nonce: [u8; NONCE] = nonce.try_into().map_err(|_| wrong())?;
         let aad = tenant.0.to_be_bytes();
-        let plain = Zeroizing::new(
-            self.wrapper
-                .decrypt(&XNonce::from(nonce), Payload { msg: cipher, aad: &aad })
-                .map_err(|_| wrong())?,
-        );
+        let plain = self.wrapper.open(&nonce, &aad, cipher.to_vec()).ok_or_else(wrong)?;
+        let plain = Zeroizing::new(plain);
         Ok(Zeroizing::new(plain.as_slice().try_into().map_err(|_| wrong())?))
     }
 }
@@ -259,7 +246,7 @@ mod tests {
         TenantKey {
             tenant: TenantId(tenant),
             number: 7,
-            cipher: XChaCha20Poly1305::new(&[9u8; 32].into()),
+            cipher: Xaes::new(&[9; 32]),
             entropy: Arc::new(Counting(0.into())),
         }
     }
