@@ -500,6 +500,53 @@ async fn caps_hold_on_many_nodes_and_are_given_back_exactly() {
 }
 
 #[tokio::test]
+async fn what_is_done_again_and_again_does_not_read_the_backlog() {
+    const BACKLOG: i64 = 20_000;
+    let database = Database::new().await;
+    let store = database.store().await;
+    let raw = database.raw().await;
+    let (one, two) = (lane(&store, "one").await, lane(&store, "two").await);
+    let round = async || {
+        store.due_lanes(Duration::from_secs(5)).await.unwrap();
+        store.waiting_lanes().await.unwrap();
+        store.expired(Duration::from_secs(30), 100).await.unwrap();
+        let claimed = store.claim(claim_of(two, 2, vec![])).await.unwrap();
+        let ends = claimed.iter().map(|item| end_of(item.ticket, Ending::Succeeded)).collect();
+        store.settle(ends).await;
+        claimed.len()
+    };
+    // Plans are made, and kept, while there is nothing: as on a new server's first day.
+    for _ in 0..8 {
+        assert_eq!(round().await, 0);
+    }
+    raw.execute(
+        "INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope)
+         SELECT 1, id, 0, CASE WHEN n % 2 = 0 THEN $1::bigint ELSE $2 END, 0, n, 0, 1, 0, id
+         FROM (SELECT n, gen_random_uuid() AS id FROM generate_series(1, $3::bigint) n) new",
+        &[&one.0, &two.0, &BACKLOG],
+    )
+    .await
+    .unwrap();
+    for _ in 0..20 {
+        assert_eq!(round().await, 2);
+    }
+    // Connections say what they read when they end.
+    drop(store);
+    let others = "SELECT count(*) FROM pg_stat_activity
+                  WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    while count(&raw, others).await > 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let read = count(
+        &raw,
+        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'work'",
+    )
+    .await;
+    assert!((40..BACKLOG / 10).contains(&read), "{read} rows were read for 40 jobs");
+    database.close().await;
+}
+
+#[tokio::test]
 async fn words_said_together_reach_every_node_in_few_notifications() {
     let database = Database::new().await;
     let store = database.store().await;

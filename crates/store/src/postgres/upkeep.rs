@@ -54,11 +54,15 @@ impl Upkeep for Postgres {
 
     async fn due_lanes(&self, within: Duration) -> Result<Vec<LaneId>> {
         let client = self.hot().await?;
+        // The order asks for the index of timers. Without it a plan made while the table was empty walks
+        // along all that is ready.
         let rows = query(
             &client,
-            "SELECT DISTINCT lane FROM work
-             WHERE state IN (1, 2) AND NOT behind AND run_at > wakepost_now() - $1::bigint
-               AND run_at <= wakepost_now()",
+            "SELECT DISTINCT lane FROM (
+               SELECT lane FROM work
+               WHERE state IN (1, 2) AND NOT behind AND run_at > wakepost_now() - $1::bigint
+                 AND run_at <= wakepost_now()
+               ORDER BY run_at OFFSET 0) due",
             &[&millis(within)],
         )
         .await?;
