@@ -84,9 +84,12 @@ impl Context {
 
     /// A new id for something that happens now. It sorts after all that this node gave out before.
     pub fn new_id(&self) -> Ulid {
-        let new = Ulid::new(self.clock.now(), self.entropy.as_ref());
         let mut last = self.last_id.lock();
-        *last = new.after(*last);
+        let now = self.clock.now();
+        *last = match last.time() == now {
+            true => last.next(),
+            false => Ulid::new(now, self.entropy.as_ref()),
+        };
         *last
     }
 }

@@ -18,6 +18,7 @@ pub mod queue;
 mod schema;
 pub mod system;
 pub mod telemetry;
+mod to_the_end;
 pub mod tokens;
 pub mod view;
 pub mod workers;

@@ -19,6 +19,7 @@ use wakepost_store::{Result, StoreError, failpoint};
 
 use crate::context::Context;
 use crate::directory::LiveSource;
+use crate::to_the_end::ToTheEnd;
 use crate::view::Content;
 
 /// If no commit is confirmed by then the provider is asked to come again; the event may still be stored,
@@ -48,9 +49,9 @@ pub async fn accept(context: &Arc<Context>, passed: Passed) -> Result<Outcome> {
     failpoint::pass("edge.after_verify")?;
     let (new, lane) = prepare(context, &passed).await?;
     let (event, route) = (new.event.id, new.event.route);
-    // On a task of its own: a sender that hangs up must not keep the queue from hearing of the commit.
+    // A sender that hangs up must not keep the queue from hearing of the commit.
     let context = context.clone();
-    let commit = tokio::spawn(async move {
+    let commit = ToTheEnd::of(async move {
         let accepted =
             context.ledger.accept(vec![new]).await.pop().unwrap_or(Err(StoreError::Busy));
         if let (Ok(Accepted::New), Some(lane)) = (&accepted, &lane) {
@@ -59,8 +60,7 @@ pub async fn accept(context: &Arc<Context>, passed: Passed) -> Result<Outcome> {
         accepted
     });
     let accepted = match tokio::time::timeout(COMMIT_PATIENCE, commit).await {
-        Ok(Ok(accepted)) => accepted?,
-        Ok(Err(_)) => return Err(StoreError::Unavailable("the commit was cut off".to_owned())),
+        Ok(accepted) => accepted?,
         Err(_) => return Err(StoreError::Unavailable("no commit in time".to_owned())),
     };
     failpoint::pass("edge.before_answer")?;
