@@ -153,6 +153,7 @@ async fn jobs(caller: &Caller, told: &Told) -> anyhow::Result<()> {
                 ));
             }
         }
+        problems.extend(inner.line_problems(by_event.get("").map_or(&[], Vec::as_slice)));
         problems.into_iter().for_each(|(rule, problem)| inner.violation(rule, problem));
     }
     let reading = by_event.into_values().flatten().map(|id| async move {

@@ -73,4 +73,6 @@ pub enum Control {
     Dedup,
     /// A job's fence begins anew with every claim
     Fencing,
+    /// Nothing waits for what is before it in its order key
+    Order,
 }

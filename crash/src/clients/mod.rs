@@ -1,6 +1,7 @@
-//! The load: senders, workers and an operator, none of whom knows when the server dies.
+//! The load: senders, makers of jobs, workers and an operator, none of whom knows when the server dies.
 
 mod ending;
+mod liner;
 mod operator;
 mod sender;
 mod worker;
@@ -19,6 +20,7 @@ use crate::chance::Chance;
 use crate::told::Told;
 
 const SENDERS: u64 = 5;
+const LINERS: u64 = 2;
 const WORKERS: u64 = 6;
 
 /// What every client shares.
@@ -79,6 +81,10 @@ impl Clients {
             let chance = Chance::new(seed, 100 + number);
             let sender = sender::Sender::new(desk.clone(), sources.to_vec(), chance, number);
             clients.senders.spawn(sender.run());
+        }
+        for number in 0..LINERS {
+            let chance = Chance::new(seed, 150 + number);
+            clients.senders.spawn(liner::run(desk.clone(), chance, number));
         }
         for number in 0..WORKERS {
             let chance = Chance::new(seed, 200 + number);

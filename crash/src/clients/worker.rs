@@ -78,6 +78,7 @@ impl Worker {
                 self.beat(&mut runs).await;
             }
             for run in runs {
+                self.look_before(&run).await;
                 let stall = self.stall();
                 let mut shift =
                     Shift { desk: self.desk.clone(), chance: self.chance.split(), run, stall };
@@ -116,6 +117,22 @@ impl Worker {
                 tokio::time::sleep(UNANSWERED_PAUSE).await;
                 Vec::new()
             }
+        }
+    }
+
+    /// What was before this job in its line has ended, for good.
+    async fn look_before(&mut self, run: &Run) {
+        let Some(before) = self.desk.told.before_in_line(&run.job) else { return };
+        let path = format!("/jobs/{before}");
+        let shown = self.desk.caller.call(&mut self.chance, Method::GET, &path, None).await.said;
+        if let Said::Yes(_, shown) = shown
+            && shown["finished_at"].is_null()
+        {
+            let (job, status) = (&run.job, &shown["status"]);
+            self.desk.told.violation(
+                "L9",
+                format!("{job} was given out while {before}, before it in its line, was {status}"),
+            );
         }
     }
 

@@ -1,11 +1,12 @@
 //! What clients were told, and nothing else: the checker's whole knowledge.
 //!
 //! Every call of a client ends here. What contradicts what was told before is a violation at once (`events`,
-//! `job`, `runs`, `effects`); what must still be there once faults have stopped is asked for at the end (`check`).
+//! `job`, `runs`, `effects`, `lines`); what must still be there once faults have stopped is asked for at the end (`check`).
 
 mod effects;
 mod events;
 mod job;
+mod lines;
 mod runs;
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,6 +16,7 @@ use std::sync::{Mutex, MutexGuard};
 pub use effects::{EffectTold, Next};
 pub use events::EventTold;
 pub use job::{End, JobTold};
+pub use lines::Lines;
 pub use runs::{Run, Verdict};
 
 /// Violations of one rule that are kept in words; the rest are only counted.
@@ -34,6 +36,8 @@ pub struct Inner {
     pub events: HashMap<String, EventTold>,
     /// By the job's id.
     pub jobs: HashMap<String, JobTold>,
+    /// Jobs that wait for each other.
+    pub lines: Lines,
     /// Numbers for the report.
     pub counts: Counts,
     /// Which stretch between two faults this is.

@@ -45,6 +45,20 @@ CREATE FUNCTION control_attempt() RETURNS trigger LANGUAGE plpgsql AS
 CREATE TRIGGER control_attempt BEFORE INSERT ON attempts
   FOR EACH ROW EXECUTE FUNCTION control_attempt();";
 
+/// Nothing waits for what was made before it.
+const SQLITE_ORDER: &str = "
+DROP INDEX work_head;
+CREATE TRIGGER control_order AFTER INSERT ON work WHEN NEW.behind = 1 BEGIN
+  UPDATE work SET behind = 0 WHERE tenant = NEW.tenant AND id = NEW.id;
+END;";
+
+const POSTGRES_ORDER: &str = "
+DROP INDEX work_head;
+CREATE FUNCTION control_order() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN NEW.behind := false; RETURN NEW; END $$;
+CREATE TRIGGER control_order BEFORE INSERT ON work
+  FOR EACH ROW EXECUTE FUNCTION control_order();";
+
 /// Breaks a promise, between two runs of the servers.
 pub async fn break_promise(cluster: &mut Cluster, control: Control) -> anyhow::Result<()> {
     for number in 0..cluster.count() {
@@ -53,6 +67,7 @@ pub async fn break_promise(cluster: &mut Cluster, control: Control) -> anyhow::R
     let (sqlite, postgres) = match control {
         Control::Dedup => (SQLITE_DEDUP, POSTGRES_DEDUP),
         Control::Fencing => (SQLITE_FENCING, POSTGRES_FENCING),
+        Control::Order => (SQLITE_ORDER, POSTGRES_ORDER),
     };
     match cluster.postgres_url() {
         None => rusqlite::Connection::open(cluster.sqlite_file())?.execute_batch(sqlite)?,

@@ -46,6 +46,7 @@ pub enum Database {
 enum Control {
     Dedup,
     Fencing,
+    Order,
 }
 
 impl Crash {
