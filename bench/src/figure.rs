@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::stats::Spread;
-use crate::world::gateway::Kind;
 
 /// What a figure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +69,7 @@ impl Target {
 #[derive(Debug, Clone)]
 pub struct Figure {
     name: String,
-    on: Option<Kind>,
+    on: String,
     unit: Unit,
     rounds: Vec<f64>,
     must: Option<Target>,
@@ -79,8 +78,13 @@ pub struct Figure {
 
 impl Figure {
     /// A figure without a target.
-    pub fn new(name: impl Into<String>, on: Kind, unit: Unit, rounds: Vec<f64>) -> Figure {
-        Figure { name: name.into(), on: Some(on), unit, rounds, must: None, aim: None }
+    pub fn new(
+        name: impl Into<String>,
+        on: impl fmt::Display,
+        unit: Unit,
+        rounds: Vec<f64>,
+    ) -> Figure {
+        Figure { name: name.into(), on: on.to_string(), unit, rounds, must: None, aim: None }
     }
 
     /// With what it must reach and what it should.
@@ -101,7 +105,7 @@ impl Figure {
         let target = |target: Option<Target>| target.map_or(String::new(), |t| t.text(self.unit));
         [
             self.name.clone(),
-            self.on.map_or(String::new(), |kind| kind.to_string()),
+            self.on.clone(),
             text(spread.median),
             format!("{} – {}", text(spread.low), text(spread.high)),
             target(self.must),
@@ -125,7 +129,7 @@ impl Figure {
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [name, on, median, spread, must, aim, verdict] = self.cells();
-        write!(f, "{name:<52} {on:<11}{median:>12}  ({spread})")?;
+        write!(f, "{name:<56} {on:<16}{median:>12}  ({spread})")?;
         if !must.is_empty() {
             write!(f, "  must {must}, aim {aim}: {}", verdict.replace('*', ""))?;
         }
@@ -136,6 +140,7 @@ impl fmt::Display for Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::gateway::Kind;
 
     fn ratio(value: f64) -> Figure {
         Figure::new("x", Kind::Sqlite, Unit::Ratio, vec![value])

@@ -35,6 +35,8 @@ pub enum Command {
     Claim,
     /// From just before a job is posted to its worker's receipt of it, at 200 jobs/s
     Start,
+    /// No-op jobs against graphile-worker and pg-boss on the same PostgreSQL (needs Node and npm)
+    Peers,
     /// Memory of the server, idle and under load
     Memory,
     /// Bytes on disk per event with its finished job

@@ -77,7 +77,8 @@ pub async fn drained(
     Ok(by_arm(all.await?))
 }
 
-async fn one(
+/// Drains fresh jobs once.
+pub async fn one(
     bench: &Bench,
     gateway: &Gateway,
     batch: usize,

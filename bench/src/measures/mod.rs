@@ -6,6 +6,7 @@ mod duplicates;
 mod ingest;
 mod memory;
 mod paced;
+mod peers;
 mod profile;
 mod refusals;
 mod rounds;
@@ -32,6 +33,7 @@ pub async fn run(bench: &Bench, command: Command) -> anyhow::Result<()> {
         Command::Refusals => refusals::figures(bench).await?,
         Command::Claim => claim::figures(bench).await?,
         Command::Start => start::figures(bench).await?,
+        Command::Peers => peers::figures(bench).await?,
         Command::Memory => memory::figures(bench).await?,
         Command::Disk => disk::figures(bench).await?,
         Command::Profile { subject: Subject::Ingest } => profile::ingest(bench).await?,
@@ -51,6 +53,7 @@ async fn all(bench: &Bench) -> anyhow::Result<()> {
     figures.extend(refusals::figures(bench).await?);
     figures.extend(claim::figures(bench).await?);
     figures.extend(start::figures(bench).await?);
+    figures.extend(peers::figures(bench).await?);
     figures.extend(memory::figures(bench).await?);
     figures.extend(disk::figures(bench).await?);
     println!();

@@ -18,6 +18,7 @@ use crate::bench::Bench;
 use crate::figure::{Figure, Target, Unit};
 use crate::stats::percentile;
 use crate::world::gateway::Gateway;
+use crate::world::peers::{Peer, Queue};
 
 const JOBS_PER_SECOND: u32 = 200;
 /// Jobs are posted one by one, over a few connections so that a slow answer does not hold up the next.
@@ -28,48 +29,89 @@ const WORKERS: usize = 4;
 const UNCOUNTED: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The figures of the spec.
+/// The figures of the spec, with graphile-worker's beside ours as information.
 pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let gateways = bench.gateways().await?;
+    let peers = Peer::all(bench, &[Queue::GraphileWorker]).await?;
     let seen = rounds(bench, async |round| {
         let mut seen = BTreeMap::new();
-        for index in order(round, gateways.len()) {
-            seen.insert(index, one(bench, &gateways[index], round).await?);
+        for index in order(round, gateways.len() + peers.len()) {
+            let micros = match gateways.get(index) {
+                Some(gateway) => of_gateway(bench, gateway).await?,
+                None => of_peer(bench, &peers[index - gateways.len()]).await?,
+            };
+            seen.insert(index, micros);
         }
-        Ok(seen.into_values().collect())
+        let names = gateways.iter().map(|gateway| gateway.kind.to_string());
+        let names = names.chain(peers.iter().map(|peer| peer.queue.to_string()));
+        Ok(seen.into_values().zip(names).map(|(seen, on)| seen.told(round, &on)).collect())
     });
-    let seen: Vec<Vec<(f64, f64)>> = by_arm(seen.await?);
     let mut figures = Vec::new();
-    for (gateway, seen) in gateways.iter().zip(seen) {
+    for (index, seen) in by_arm(seen.await?).into_iter().enumerate() {
         let (p50, p99) = seen.into_iter().unzip();
-        let figure = |name: &str, rounds| {
-            let name = format!("enqueue to start at {JOBS_PER_SECOND} jobs/s, {name}");
-            Figure::new(name, gateway.kind, Unit::Millis, rounds)
-        };
-        figures.push(figure("p50", p50).held_to(Target::Below(3.0), Target::Below(1.5)));
-        figures.push(figure("p99", p99).held_to(Target::Below(15.0), Target::Below(6.0)));
+        let name = |share| format!("enqueue to start at {JOBS_PER_SECOND} jobs/s, {share}");
+        match gateways.get(index) {
+            Some(Gateway { kind, .. }) => figures.extend([
+                Figure::new(name("p50"), kind, Unit::Millis, p50)
+                    .held_to(Target::Below(3.0), Target::Below(1.5)),
+                Figure::new(name("p99"), kind, Unit::Millis, p99)
+                    .held_to(Target::Below(15.0), Target::Below(6.0)),
+            ]),
+            None => {
+                let queue = peers[index - gateways.len()].queue;
+                figures.push(Figure::new(name("p50"), queue, Unit::Millis, p50));
+                figures.push(Figure::new(name("p99"), queue, Unit::Millis, p99));
+            }
+        }
     }
     Ok(figures)
 }
 
-/// The p50 and the p99 of one round, in milliseconds.
-async fn one(bench: &Bench, gateway: &Gateway, round: u32) -> anyhow::Result<(f64, f64)> {
+/// What one round saw on one arm.
+struct Round {
+    /// From enqueue to start, sorted.
+    micros: Vec<u32>,
+    /// The share of the machine that others took.
+    others: f64,
+}
+
+impl Round {
+    /// Prints it; answers the p50 and the p99 in milliseconds.
+    fn told(&self, round: u32, on: &str) -> (f64, f64) {
+        let millis = |share| f64::from(percentile(&self.micros, share)) / 1000.0;
+        println!(
+            "round {:>2}  enqueue to start on {on:<15} p50 {:>6.2} ms  p99 {:>6.2} ms  max {:>6.2} \
+             ms; others took {:.0} %",
+            round + 1,
+            millis(0.5),
+            millis(0.99),
+            millis(1.0),
+            self.others * 100.0
+        );
+        (millis(0.5), millis(0.99))
+    }
+}
+
+async fn of_gateway(bench: &Bench, gateway: &Gateway) -> anyhow::Result<Round> {
     let before = Spent::so_far(bench, gateway);
     let micros = tokio::time::timeout(PATIENCE, micros(bench, gateway))
         .await
         .context("the jobs did not all start in time")??;
-    let others = Spent::so_far(bench, gateway).others(bench, before) * 100.0;
-    let millis = |share| f64::from(percentile(&micros, share)) / 1000.0;
-    println!(
-        "round {:>2}  enqueue to start on {:<14} p50 {:>6.2} ms  p99 {:>6.2} ms  max {:>6.2} ms; \
-         others took {others:.0} %",
-        round + 1,
-        gateway.kind,
-        millis(0.5),
-        millis(0.99),
-        millis(1.0)
-    );
-    Ok((millis(0.5), millis(0.99)))
+    let others = Spent::so_far(bench, gateway).others(bench, before);
+    Ok(Round { micros, others })
+}
+
+async fn of_peer(bench: &Bench, peer: &Peer) -> anyhow::Result<Round> {
+    let before = Spent::by_ended_children(bench);
+    let micros = peer.start(JOBS_PER_SECOND, count(bench), UNCOUNTED).await?;
+    let others = Spent::by_ended_children(bench).others(bench, before);
+    Ok(Round { micros, others })
+}
+
+/// How many jobs a round posts.
+fn count(bench: &Bench) -> usize {
+    let seconds = bench.options.window().as_secs_f64() * 2.0;
+    UNCOUNTED + (seconds * f64::from(JOBS_PER_SECOND)) as usize
 }
 
 /// When each job was posted, in nanoseconds since the beginning.
@@ -77,8 +119,7 @@ type Posted = Arc<Vec<AtomicU64>>;
 
 /// The sorted microseconds of one round.
 async fn micros(bench: &Bench, gateway: &Gateway) -> anyhow::Result<Vec<u32>> {
-    let seconds = bench.options.window().as_secs_f64() * 2.0;
-    let count = UNCOUNTED + (seconds * f64::from(JOBS_PER_SECOND)) as usize;
+    let count = count(bench);
     let posted: Posted = Arc::new((0..count).map(|_| AtomicU64::new(0)).collect());
     let (heard, mut receipts) = mpsc::unbounded_channel();
     // Aborted when dropped: the last long polls need not be waited for.

@@ -45,10 +45,19 @@ pub struct Spent {
 impl Spent {
     /// As of now.
     pub fn so_far(bench: &Bench, gateway: &Gateway) -> Spent {
+        Spent::by(bench, usage::cpu(gateway.child.pid), gateway.database.is_some())
+    }
+
+    /// As of now, where what is measured are processes of this one that end before the window does.
+    pub fn by_ended_children(bench: &Bench) -> Spent {
+        Spent::by(bench, usage::ended_children_cpu(std::process::id()), true)
+    }
+
+    fn by(bench: &Bench, server: Duration, on_postgres: bool) -> Spent {
         let postgres = bench.postgres.as_ref().map_or(Duration::ZERO, |postgres| postgres.cpu());
         Spent {
-            server: usage::cpu(gateway.child.pid),
-            database: if gateway.database.is_some() { postgres } else { Duration::ZERO },
+            server,
+            database: if on_postgres { postgres } else { Duration::ZERO },
             postgres,
             generator: usage::cpu(std::process::id()),
             machine: usage::machine_cpu(),

@@ -2,5 +2,6 @@
 
 pub mod child;
 pub mod gateway;
+pub mod peers;
 pub mod postgres;
 pub mod usage;

@@ -12,6 +12,12 @@ pub fn cpu(pid: u32) -> Duration {
     TICK * ticks
 }
 
+/// The CPU time of those children of a process that have ended.
+pub fn ended_children_cpu(pid: u32) -> Duration {
+    let ticks = stat(pid).map_or(0, |stat| stat.ended_children_ticks);
+    TICK * ticks
+}
+
 /// The CPU time of a process and all its children, those that ended included.
 pub fn family_cpu(parent: u32) -> Duration {
     let Some(own) = stat(parent) else {

@@ -1,0 +1,123 @@
+// graphile-worker, with the settings of its own page on performance.
+
+import { Logger, makeWorkerUtils, run, runMigrations } from "graphile-worker";
+import pg from "pg";
+
+import { drain, serve } from "./drain.mjs";
+
+const TASK = "noop";
+const quiet = new Logger(() => (level, message) => {
+  if (level === "error") console.error(message);
+});
+
+const peer = {
+  async enqueue(url, count) {
+    const pool = await warm(url, 1);
+    await runMigrations({ pgPool: pool, logger: quiet });
+    await pool.query(
+      `SELECT count(*) FROM graphile_worker.add_jobs(ARRAY(
+         SELECT json_populate_record(NULL::graphile_worker.job_spec,
+                  json_build_object('identifier', $2::text, 'payload', json_build_object('number', n)))
+         FROM generate_series(1, $1::int) n))`,
+      [count, TASK],
+    );
+    await pool.query("VACUUM ANALYZE graphile_worker._private_jobs");
+    await pool.end();
+  },
+
+  async worker(url, onDone) {
+    const pool = await warm(url, 12);
+    const preset = {
+      worker: {
+        concurrentJobs: 24,
+        localQueue: { size: 500 },
+        completeJobBatchDelay: 0,
+        failJobBatchDelay: 0,
+      },
+    };
+    let runner;
+    return {
+      async go() {
+        runner = await run({
+          pgPool: pool,
+          preset,
+          logger: quiet,
+          noHandleSignals: true,
+          taskList: { [TASK]: () => onDone(1) },
+        });
+      },
+      async stop() {
+        await runner.stop();
+        await pool.end();
+      },
+    };
+  },
+
+  async settled(url) {
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    const left = "SELECT EXISTS (SELECT FROM graphile_worker._private_jobs) AS any";
+    while ((await client.query(left)).rows[0].any) {
+      await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+    await client.end();
+  },
+};
+
+/** A pool whose connections are open already. */
+async function warm(url, max) {
+  const pool = new pg.Pool({ connectionString: url, max });
+  // Both, or it warns.
+  pool.on("error", (error) => console.error(error));
+  pool.on("connect", (client) => client.on("error", (error) => console.error(error)));
+  const clients = await Promise.all(Array.from({ length: max }, () => pool.connect()));
+  for (const client of clients) client.release();
+  return pool;
+}
+
+/** From just before a job is added to the start of its task, without the batching that costs latency. */
+async function latency(url, rate, count, uncounted) {
+  const pool = await warm(url, 12);
+  await runMigrations({ pgPool: pool, logger: quiet });
+  const added = [];
+  const millis = [];
+  let started = 0;
+  let finish;
+  const all = new Promise((resolve) => {
+    finish = resolve;
+  });
+  const noop = ({ number }) => {
+    millis[number] = performance.now() - added[number];
+    started += 1;
+    if (started === count) finish();
+  };
+  const runner = await run({
+    pgPool: pool,
+    preset: { worker: { concurrentJobs: 4 } },
+    logger: quiet,
+    noHandleSignals: true,
+    taskList: { [TASK]: noop },
+  });
+  const utils = await makeWorkerUtils({ pgPool: pool, logger: quiet });
+  const began = performance.now() + 200;
+  const adding = Array.from({ length: count }, async (_, number) => {
+    const due = began + (number * 1000) / rate;
+    await new Promise((resolve) => setTimeout(resolve, due - performance.now()));
+    added[number] = performance.now();
+    await utils.addJob(TASK, { number });
+  });
+  await Promise.all([all, ...adding]);
+  await runner.stop();
+  await pool.end();
+  return { millis: millis.slice(uncounted) };
+}
+
+const [verb, url, ...numbers] = process.argv.slice(2);
+if (verb === "worker") {
+  await serve(peer, url);
+} else {
+  const [first, second, third] = numbers.map(Number);
+  const seen =
+    verb === "start" ? await latency(url, first, second, third) : await drain(peer, url, first, second);
+  console.log(JSON.stringify(seen));
+}
