@@ -13,6 +13,8 @@ pub enum Unit {
     Micros,
     Megabytes,
     Bytes,
+    /// A number of things.
+    Count,
 }
 
 impl Unit {
@@ -23,12 +25,14 @@ impl Unit {
             Unit::Millis => format!("{value:.1} ms"),
             Unit::Micros => format!("{value:.0} µs"),
             Unit::Megabytes => format!("{value:.0} MB"),
+            Unit::Count => format!("{value:.1}"),
             Unit::Bytes => format!("{} B", thousands(value)),
         }
     }
 }
 
-fn thousands(value: f64) -> String {
+/// A whole number with its digits in groups of three.
+pub fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -47,6 +51,8 @@ pub enum Target {
     AtLeast(f64),
     /// Less than this.
     Below(f64),
+    /// This or less.
+    AtMost(f64),
 }
 
 impl Target {
@@ -54,6 +60,7 @@ impl Target {
         match self {
             Target::AtLeast(bound) => value >= bound,
             Target::Below(bound) => value < bound,
+            Target::AtMost(bound) => value <= bound,
         }
     }
 
@@ -61,6 +68,7 @@ impl Target {
         match self {
             Target::AtLeast(bound) => format!("≥ {}", unit.text(bound)),
             Target::Below(bound) => format!("< {}", unit.text(bound)),
+            Target::AtMost(bound) => format!("≤ {}", unit.text(bound)),
         }
     }
 }
@@ -90,6 +98,12 @@ impl Figure {
     /// With what it must reach and what it should.
     pub fn held_to(mut self, must: Target, aim: Target) -> Figure {
         (self.must, self.aim) = (Some(must), Some(aim));
+        self
+    }
+
+    /// With what it must reach, where nothing better is asked for.
+    pub fn bound_to(mut self, must: Target) -> Figure {
+        self.must = Some(must);
         self
     }
 
@@ -131,7 +145,8 @@ impl fmt::Display for Figure {
         let [name, on, median, spread, must, aim, verdict] = self.cells();
         write!(f, "{name:<56} {on:<16}{median:>12}  ({spread})")?;
         if !must.is_empty() {
-            write!(f, "  must {must}, aim {aim}: {}", verdict.replace('*', ""))?;
+            let aim = if aim.is_empty() { aim } else { format!(", aim {aim}") };
+            write!(f, "  must {must}{aim}: {}", verdict.replace('*', ""))?;
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ mod measures;
 mod options;
 mod quiet;
 mod report;
+mod seed;
 mod serve;
 mod stats;
 mod world;
@@ -58,7 +59,7 @@ fn control() -> std::io::Result<tokio::runtime::Runtime> {
 async fn measure(options: options::Options, command: Option<Command>) -> anyhow::Result<()> {
     let bench = Bench::new(options).await?;
     let done = tokio::select! {
-        done = measures::run(&bench, command.unwrap_or(Command::All)) => done,
+        done = measures::run(&bench, command.unwrap_or(Command::All { full_growth: false })) => done,
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
     };
     bench.clean_up().await;

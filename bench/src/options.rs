@@ -22,7 +22,11 @@ pub struct Cli {
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
     /// Everything below, and write bench/RESULTS.md
-    All,
+    All {
+        /// Measure growth on databases of the full size, not of a tenth: needs some minutes and 20 GB more
+        #[arg(long)]
+        full_growth: bool,
+    },
     /// Durable ingest against the ceiling and against a bare server, with 64 and 256 connections
     Ingest,
     /// The latency of ingest at half of the durable rate
@@ -41,6 +45,9 @@ pub enum Command {
     Memory,
     /// Bytes on disk per event with its finished job
     Disk,
+    /// Claims with a backlog, many tenants and a long history against claims on an empty database; a lone
+    /// job's wait behind the backlog; start-up on many events
+    Growth(Wanted),
     /// CPU per request of the server, the database and this program
     Profile {
         /// What to profile
@@ -56,6 +63,65 @@ pub enum Command {
         #[arg(long)]
         data_dir: PathBuf,
     },
+}
+
+/// How far a database has grown.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    /// Jobs of one tenant that wait.
+    pub backlog: usize,
+    /// Tenants with a few jobs each.
+    pub tenants: usize,
+    /// Finished jobs.
+    pub finished: usize,
+    /// Events of the database that a server starts on.
+    pub events: usize,
+}
+
+impl Sizes {
+    /// Those of the specification.
+    pub const FULL: Sizes =
+        Sizes { backlog: 1_000_000, tenants: 10_000, finished: 5_000_000, events: 1_000_000 };
+
+    /// A part of them.
+    pub fn shrunk(self, by: usize) -> Sizes {
+        Sizes {
+            backlog: self.backlog / by,
+            tenants: self.tenants / by,
+            finished: self.finished / by,
+            events: self.events / by,
+        }
+    }
+}
+
+/// Sizes that were asked for.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Wanted {
+    /// Jobs of one tenant that wait [default: 1,000,000; with --short a hundredth, as the others]
+    #[arg(long, value_name = "JOBS")]
+    backlog: Option<usize>,
+    /// Tenants with a few jobs each [default: 10,000]
+    #[arg(long, value_name = "TENANTS")]
+    tenants: Option<usize>,
+    /// Finished jobs [default: 5,000,000]
+    #[arg(long, value_name = "JOBS")]
+    finished: Option<usize>,
+    /// Events of the database that a server starts on [default: 1,000,000]
+    #[arg(long, value_name = "EVENTS")]
+    events: Option<usize>,
+}
+
+impl Wanted {
+    /// With what was not asked for.
+    pub fn sizes(self, short: bool) -> Sizes {
+        let usual = Sizes::FULL.shrunk(if short { 100 } else { 1 });
+        Sizes {
+            backlog: self.backlog.unwrap_or(usual.backlog),
+            tenants: self.tenants.unwrap_or(usual.tenants).max(1),
+            finished: self.finished.unwrap_or(usual.finished),
+            events: self.events.unwrap_or(usual.events).max(1),
+        }
+    }
 }
 
 /// What `profile` looks at.

@@ -17,7 +17,7 @@ use crate::world::gateway::{Gateway, Kind};
 
 /// Batch sizes, with how many jobs a round drains.
 pub const BATCHES: [(usize, usize); 3] = [(100, 50_000), (10, 10_000), (1, 3_000)];
-const WORKERS: usize = 16;
+pub const WORKERS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What draining came to.
@@ -102,13 +102,26 @@ pub async fn one(
     Ok(Drained { rate, server_us, database_us })
 }
 
-/// Lets workers lease and finish until `jobs` are done, and answers how long that took.
+/// Lets workers lease and finish until the `jobs` that there are are done, and answers how long that took.
 pub async fn drain(gateway: &Gateway, batch: usize, jobs: usize) -> anyhow::Result<Duration> {
-    let done = Arc::new(AtomicUsize::new(0));
+    let (finished, took) = work_off(workers(gateway, batch).await?, jobs).await?;
+    anyhow::ensure!(finished == jobs, "{finished} jobs were finished in place of {jobs}");
+    Ok(took)
+}
+
+/// Workers of all tenants' jobs.
+pub async fn workers(gateway: &Gateway, batch: usize) -> anyhow::Result<Vec<Worker>> {
     let mut workers = Vec::new();
     for name in 0..WORKERS {
         workers.push(Worker::new(gateway.api().await?, name, batch, 1));
     }
+    Ok(workers)
+}
+
+/// Lets workers lease and finish until at least `jobs` are done; answers how many were, and how long that
+/// took.
+pub async fn work_off(workers: Vec<Worker>, jobs: usize) -> anyhow::Result<(usize, Duration)> {
+    let done = Arc::new(AtomicUsize::new(0));
     let began = Instant::now();
     let mut tasks = JoinSet::new();
     for worker in workers {
@@ -124,9 +137,7 @@ pub async fn drain(gateway: &Gateway, batch: usize, jobs: usize) -> anyhow::Resu
         anyhow::Ok(())
     };
     tokio::time::timeout(PATIENCE, all).await.context("the jobs were not done in time")??;
-    let finished = done.load(Ordering::Relaxed);
-    anyhow::ensure!(finished == jobs, "{finished} jobs were finished in place of {jobs}");
-    Ok(last.duration_since(began))
+    Ok((done.load(Ordering::Relaxed), last.duration_since(began)))
 }
 
 /// Answers when this worker finished its last job.

@@ -3,21 +3,25 @@
 mod claim;
 mod disk;
 mod duplicates;
+mod growth;
 mod ingest;
 mod memory;
 mod paced;
 mod peers;
 mod profile;
 mod refusals;
+mod restart;
 mod rounds;
+mod rows_read;
 mod start;
+mod turns;
 mod window;
 mod worker;
 
 use crate::bench::Bench;
 use crate::figure::Figure;
 use crate::load::Expected;
-use crate::options::{Command, Subject};
+use crate::options::{Command, Sizes, Subject};
 use crate::report;
 
 /// An event that is new.
@@ -26,7 +30,7 @@ const ACCEPTED: Expected = Expected { status: 202, word: "\"accepted\"" };
 /// Measures what was asked for.
 pub async fn run(bench: &Bench, command: Command) -> anyhow::Result<()> {
     let figures = match command {
-        Command::All => return all(bench).await,
+        Command::All { full_growth } => return all(bench, full_growth).await,
         Command::Ingest => ingest::figures(bench).await?,
         Command::Paced => paced::figures(bench).await?,
         Command::Duplicates => duplicates::figures(bench).await?,
@@ -36,6 +40,9 @@ pub async fn run(bench: &Bench, command: Command) -> anyhow::Result<()> {
         Command::Peers => peers::figures(bench).await?,
         Command::Memory => memory::figures(bench).await?,
         Command::Disk => disk::figures(bench).await?,
+        Command::Growth(wanted) => {
+            growth::figures(bench, wanted.sizes(bench.options.short)).await?
+        }
         Command::Profile { subject: Subject::Ingest } => profile::ingest(bench).await?,
         Command::Profile { subject: Subject::Claim } => profile::claim(bench).await?,
         Command::ServeBare | Command::ServeCeiling { .. } => Vec::new(),
@@ -45,7 +52,7 @@ pub async fn run(bench: &Bench, command: Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn all(bench: &Bench) -> anyhow::Result<()> {
+async fn all(bench: &Bench, full_growth: bool) -> anyhow::Result<()> {
     let mut figures: Vec<Figure> = Vec::new();
     figures.extend(ingest::figures(bench).await?);
     figures.extend(paced::figures(bench).await?);
@@ -56,6 +63,9 @@ async fn all(bench: &Bench) -> anyhow::Result<()> {
     figures.extend(peers::figures(bench).await?);
     figures.extend(memory::figures(bench).await?);
     figures.extend(disk::figures(bench).await?);
+    let sizes = Sizes::FULL.shrunk(if full_growth { 1 } else { 10 });
+    let sizes = sizes.shrunk(if bench.options.short { 10 } else { 1 });
+    figures.extend(growth::figures(bench, sizes).await?);
     println!();
     report::print(bench, &figures);
     report::write(bench, &figures)

@@ -153,7 +153,7 @@ async fn micros(bench: &Bench, gateway: &Gateway) -> anyhow::Result<Vec<u32>> {
 }
 
 /// Resolves when a task fails; those that end well are left behind.
-async fn failed(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
+pub async fn failed(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
     loop {
         match tasks.join_next().await {
             Some(Ok(Ok(()))) => {}
@@ -182,7 +182,8 @@ async fn work(
 ) -> anyhow::Result<()> {
     loop {
         worker
-            .turn(|number| {
+            .turn(|job| {
+                let number = job.input.as_ref().map_or(usize::MAX, |input| input.number);
                 // The measure may be over already.
                 let _ = heard.send((number, Instant::now()));
             })

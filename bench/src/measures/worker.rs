@@ -18,16 +18,21 @@ struct Leased<'a> {
 
 /// A leased job, as far as a worker that does nothing reads it.
 #[derive(Deserialize)]
-struct Job<'a> {
-    id: &'a str,
+pub struct Job<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Whose it is.
+    pub tenant: &'a str,
+    /// What it was made with.
+    pub input: Option<Input>,
     lease_token: &'a str,
-    input: Option<Input>,
 }
 
 /// What the bench gives its jobs.
 #[derive(Deserialize)]
-struct Input {
-    number: usize,
+pub struct Input {
+    /// Which of them it is.
+    pub number: usize,
 }
 
 #[derive(Deserialize)]
@@ -54,6 +59,7 @@ pub async fn create(api: &mut Api, count: usize) -> anyhow::Result<()> {
 /// One worker with a connection of its own.
 pub struct Worker {
     api: Api,
+    path: String,
     lease: String,
 }
 
@@ -61,21 +67,23 @@ impl Worker {
     /// A worker that leases up to `max` at once and waits up to `wait_s` for the first.
     pub fn new(api: Api, name: usize, max: usize, wait_s: u64) -> Worker {
         let lease = json!({"worker": format!("bench-{name}"), "max": max, "wait_s": wait_s});
-        Worker { api, lease: lease.to_string() }
+        Worker { api, path: "/jobs/lease".to_owned(), lease: lease.to_string() }
     }
 
-    /// Leases and finishes once. `received` is told the number of each job before any is finished.
-    pub async fn turn(&mut self, mut received: impl FnMut(usize)) -> anyhow::Result<usize> {
-        let answer = self.api.post("/jobs/lease", &self.lease).await?;
+    /// The same, for jobs of one tenant only.
+    pub fn of_tenant(mut self, slug: &str) -> Worker {
+        self.path = format!("/jobs/lease?tenant={slug}");
+        self
+    }
+
+    /// Leases and finishes once. `received` is told of each job before any is finished.
+    pub async fn turn(&mut self, received: impl FnMut(&Job<'_>)) -> anyhow::Result<usize> {
+        let answer = self.api.post(&self.path, &self.lease).await?;
         let leased: Leased<'_> = serde_json::from_slice(&answer)?;
         if leased.jobs.is_empty() {
             return Ok(0);
         }
-        leased
-            .jobs
-            .iter()
-            .filter_map(|job| job.input.as_ref())
-            .for_each(|input| received(input.number));
+        leased.jobs.iter().for_each(received);
         let answer = self.api.post("/jobs/finish", finish(&leased.jobs)?).await?;
         let finished: Finished = serde_json::from_slice(&answer)?;
         let all = finished.jobs.len() == leased.jobs.len();

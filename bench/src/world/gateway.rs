@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde_json::json;
@@ -14,12 +15,16 @@ use super::child::Child;
 use super::usage;
 use crate::api::Api;
 use crate::bench::Bench;
+use crate::load::connection::Connection;
 use crate::load::requests::Events;
 
 /// Known to every gateway under measurement; they listen on 127.0.0.1 only and are gone afterwards.
 const ADMIN_KEY: &str = "a-key-for-measurements-that-guards-nothing";
 /// What events are signed with.
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// How long a server that listens may take until it is ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,6 +62,8 @@ pub struct Gateway {
     pub database: Option<String>,
     /// How many events were made for it so far: each has its own number.
     pub numbers: Arc<AtomicU64>,
+    /// Where its database is reached, if it has one.
+    pub url: Option<String>,
     source: String,
 }
 
@@ -64,50 +71,50 @@ impl Gateway {
     /// Starts a server on an empty database and gives it a source.
     pub async fn start(bench: &Bench, kind: Kind) -> anyhow::Result<Gateway> {
         let data_dir = new_directory(bench.directory.path())?;
-        let mut database = None;
-        let mut command = match kind {
-            Kind::Bare => {
-                let mut command = Command::new(std::env::current_exe()?);
-                command.arg("serve-bare");
-                command
-            }
-            Kind::Ceiling => {
-                let mut command = Command::new(std::env::current_exe()?);
-                command.arg("serve-ceiling").arg("--data-dir").arg(&data_dir);
-                command
-            }
-            Kind::Sqlite | Kind::Postgres => {
-                let mut command = Command::new(&bench.program);
-                command.args(["serve", "--listen=127.0.0.1:0", "--log-level=warn"]);
-                command.arg("--data-dir").arg(&data_dir);
-                command
-            }
-        };
-        command
-            .env_remove("DATABASE_URL")
-            .env_remove("WAKEPOST_DATABASE_URL")
-            .env("WAKEPOST_ADMIN_KEY", ADMIN_KEY)
-            // Not where a wakepost.toml of the developer's may lie.
-            .current_dir(&data_dir);
+        let (mut database, mut url) = (None, None);
         if kind == Kind::Postgres {
             let postgres = bench.postgres.as_ref().context("there is no PostgreSQL")?;
-            let (name, url) = postgres.create().await?;
-            command.env("DATABASE_URL", url);
-            database = Some(name);
+            let made = postgres.create().await?;
+            (database, url) = (Some(made.0), Some(made.1));
         }
-        let child = Child::start(&mut command).await?;
+        let child = Child::start(&mut command(bench, kind, &data_dir, url.as_deref())?).await?;
         let mut gateway = Gateway {
             kind,
             child,
             data_dir,
             database,
             numbers: Arc::default(),
+            url,
             source: "src_none".to_owned(),
         };
         if kind != Kind::Bare {
             gateway.source = gateway.new_source().await?;
         }
         Ok(gateway)
+    }
+
+    /// Starts a server that was stopped, on the data it left; answers how long it took from the start of
+    /// the process until it said that it is ready.
+    pub async fn start_again(&mut self, bench: &Bench) -> anyhow::Result<Duration> {
+        let began = Instant::now();
+        let mut command = command(bench, self.kind, &self.data_dir, self.url.as_deref())?;
+        self.child = Child::start(&mut command).await?;
+        let request = format!("GET /readyz HTTP/1.1\r\nhost: {}\r\n\r\n", self.address());
+        let mut connection = Connection::open(self.address()).await?;
+        while connection.exchange(request.as_bytes()).await?.status != 200 {
+            anyhow::ensure!(began.elapsed() < READY_TIMEOUT, "the server did not become ready");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(began.elapsed())
+    }
+
+    /// Removes what it stored. The server must have been stopped.
+    pub async fn discard(self, bench: &Bench) -> anyhow::Result<()> {
+        if let (Some(postgres), Some(name)) = (&bench.postgres, &self.database) {
+            postgres.remove(name).await?;
+        }
+        std::fs::remove_dir_all(&self.data_dir)?;
+        Ok(())
     }
 
     /// Where it listens.
@@ -137,6 +144,37 @@ impl Gateway {
         let id = source["id"].as_str().context("a source without an id")?;
         Ok(id.to_owned())
     }
+}
+
+/// The program with its settings.
+fn command(
+    bench: &Bench,
+    kind: Kind,
+    data_dir: &Path,
+    url: Option<&str>,
+) -> anyhow::Result<Command> {
+    let mut command = match kind {
+        Kind::Bare | Kind::Ceiling => Command::new(std::env::current_exe()?),
+        Kind::Sqlite | Kind::Postgres => Command::new(&bench.program),
+    };
+    match kind {
+        Kind::Bare => command.arg("serve-bare"),
+        Kind::Ceiling => command.arg("serve-ceiling").arg("--data-dir").arg(data_dir),
+        Kind::Sqlite | Kind::Postgres => command
+            .args(["serve", "--listen=127.0.0.1:0", "--log-level=warn"])
+            .arg("--data-dir")
+            .arg(data_dir),
+    };
+    command
+        .env_remove("DATABASE_URL")
+        .env_remove("WAKEPOST_DATABASE_URL")
+        .env("WAKEPOST_ADMIN_KEY", ADMIN_KEY)
+        // Not where a wakepost.toml of the developer's may lie.
+        .current_dir(data_dir);
+    if let Some(url) = url {
+        command.env("DATABASE_URL", url);
+    }
+    Ok(command)
 }
 
 fn new_directory(parent: &Path) -> anyhow::Result<PathBuf> {

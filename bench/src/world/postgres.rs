@@ -76,6 +76,22 @@ impl Postgres {
         Ok(u64::try_from(bytes)?)
     }
 
+    /// Where it keeps its data, if that is on this machine.
+    pub async fn directory(&self) -> anyhow::Result<Option<std::path::PathBuf>> {
+        let row = self.client.query_one("SELECT current_setting('data_directory')", &[]).await?;
+        let directory = std::path::PathBuf::from(row.try_get::<_, String>(0)?);
+        Ok(self.postmaster.is_some().then_some(directory))
+    }
+
+    /// Removes a database that was made.
+    pub async fn remove(&self, name: &str) -> anyhow::Result<()> {
+        self.client.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await?;
+        let mut made = self.made.lock().expect("nobody panics while holding it");
+        // Its number stays taken.
+        made.iter_mut().filter(|known| *known == name).for_each(String::clear);
+        Ok(())
+    }
+
     /// Runs a statement in a database.
     pub async fn run(&self, name: &str, statement: &str) -> anyhow::Result<()> {
         let mut url = self.url.clone();
@@ -92,7 +108,7 @@ impl Postgres {
     /// Removes the databases that were made.
     pub async fn clean_up(&self) {
         let made = std::mem::take(&mut *self.made.lock().expect("nobody panics while holding it"));
-        for name in made {
+        for name in made.iter().filter(|name| !name.is_empty()) {
             let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
             if let Err(error) = self.client.batch_execute(&drop).await {
                 eprintln!("the database {name} could not be removed: {error}");
@@ -101,7 +117,8 @@ impl Postgres {
     }
 }
 
-async fn connect(url: &url::Url) -> anyhow::Result<Client> {
+/// A connection of its own.
+pub async fn connect(url: &url::Url) -> anyhow::Result<Client> {
     let (client, connection) =
         tokio_postgres::connect(url.as_str(), NoTls).await.context("connecting to PostgreSQL")?;
     tokio::spawn(connection);
