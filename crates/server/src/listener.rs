@@ -19,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+use wakepost_store::failpoint;
 
 /// How long a peer may take to send its headers; also how long an idle connection is kept.
 pub const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -71,6 +72,9 @@ pub async fn serve(
         });
     }
     drop(listener);
+    if failpoint::pass_async("shutdown.mid_drain").await.is_err() {
+        return;
+    }
     if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
         tracing::warn!("some connections did not end within the grace period");
     }

@@ -19,7 +19,7 @@ use wakepost_domain::fair::{Take, Turns, Wanted};
 use wakepost_domain::lane::{Lane, LaneId};
 use wakepost_domain::{SourceId, TenantId};
 use wakepost_store::moves::{ClaimLane, ClaimRequest, Claimed};
-use wakepost_store::{Result, Store};
+use wakepost_store::{Result, Store, failpoint};
 
 use crate::context::Hub;
 use crate::directory::{Directory, Policy};
@@ -136,6 +136,9 @@ impl Queue {
 
     /// A lane got ready work through this node: serve it, and tell the others.
     pub async fn hint(&self, lane: &Arc<Lane>, count: usize) {
+        if failpoint::pass_async("wake.lost").await.is_err() {
+            return;
+        }
         self.hub.tell(&format!("w:{}", lane.id.0));
         self.hint_here(lane, count).await;
     }
@@ -201,7 +204,15 @@ impl Queue {
                 if plan.is_empty() {
                     break;
                 }
-                self.claim(Way::Pulled, &ask.worker, &plan, ask.lease, &mut got).await?;
+                match self.claim(Way::Pulled, &ask.worker, &plan, ask.lease, &mut got).await {
+                    Ok(()) => {}
+                    Err(error) if got.is_empty() => return Err(error),
+                    Err(error) => {
+                        // What the earlier rounds got is committed: it must reach its worker.
+                        tracing::warn!(%error, "a later round of a claim failed");
+                        break;
+                    }
+                }
             }
             if !got.is_empty() || Instant::now() >= deadline || stop.is_cancelled() {
                 return Ok(got.into_iter().map(|(claimed, _, _)| claimed).collect());

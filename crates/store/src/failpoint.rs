@@ -1,34 +1,107 @@
 //! Failpoints: named places where a test can make the program die, fail or wait. Release builds have none.
 //!
-//! `WAKEPOST_FAILPOINTS="accept.after_commit=kill"` sets one for a process; several are separated by `;`.
+//! `WAKEPOST_FAILPOINTS="claim.after_commit=kill"` sets one for a process; several are separated by `;`.
 //! The actions are `kill` (the process ends at once, as by SIGKILL), `error` and `delay:MS`. With `@N` the
-//! action waits for the Nth time the place is reached. `skip` leaves out what a place is there for, where
-//! that place asks ([`skips`]): it breaks a promise, to show that the tests of it notice.
+//! action waits for the Nth time the place is reached, with `xK` after that it happens K times and no more.
+//! `skip` leaves out what a place is there for, where that place asks ([`skips`]): it breaks a promise, to
+//! show that the tests of it notice. A place that acts says so in the log.
 
 use crate::error::Result;
 
+/// Every place there is. `docs/crash-testing.md` says what each stands for.
+pub const PLACES: &[&str] = &[
+    "edge.after_verify",
+    "edge.before_answer",
+    "edge.while_answering",
+    "accept.on_conflict",
+    "store.busy",
+    "store.before_commit",
+    "store.commit_error",
+    "store.commit_unknown",
+    "store.after_commit",
+    "claim.before_commit",
+    "claim.after_commit",
+    "lease.heartbeat",
+    "settle.before_commit",
+    "settle.after_commit",
+    "fail.before_commit",
+    "rescue.after_select",
+    "rescue.mid_batch",
+    "scheduler.after_select",
+    "checkpoint.before_commit",
+    "effect.after_begin",
+    "effect.before_commit",
+    "effect.after_commit",
+    "replay.before_commit",
+    "wake.lost",
+    "retention.mid_batch",
+    "migration.mid_step",
+    "shutdown.mid_drain",
+    "sqlite.checkpoint",
+    "sqlite.sync",
+];
+
 /// Passes a failpoint: does what a test asked for here, which in a release build is nothing.
 #[inline]
-pub fn pass(name: &str) -> Result<()> {
+pub fn pass(place: &'static str) -> Result<()> {
     #[cfg(debug_assertions)]
-    return active::pass(name);
+    return match active::reach(place) {
+        Some(action) => action.block(place),
+        None => Ok(()),
+    };
     #[cfg(not(debug_assertions))]
     {
-        let _ = name;
+        let _ = place;
         Ok(())
+    }
+}
+
+/// As [`pass`], where a thread must not be kept waiting.
+#[inline]
+pub async fn pass_async(place: &'static str) -> Result<()> {
+    #[cfg(debug_assertions)]
+    return match active::reach(place) {
+        Some(action) => action.wait(place).await,
+        None => Ok(()),
+    };
+    #[cfg(not(debug_assertions))]
+    {
+        let _ = place;
+        Ok(())
+    }
+}
+
+/// Whether a test asked for anything at this place. Never in a release build.
+#[inline]
+pub fn is_set(place: &'static str) -> bool {
+    #[cfg(debug_assertions)]
+    return active::is_set(place);
+    #[cfg(not(debug_assertions))]
+    {
+        let _ = place;
+        false
     }
 }
 
 /// Whether a test asked to leave out what this place is there for. Never in a release build.
 #[inline]
-pub fn skips(name: &str) -> bool {
+pub fn skips(place: &'static str) -> bool {
     #[cfg(debug_assertions)]
-    return active::skips(name);
+    return active::skips(place);
     #[cfg(not(debug_assertions))]
     {
-        let _ = name;
+        let _ = place;
         false
     }
+}
+
+/// Says what is wrong with `WAKEPOST_FAILPOINTS`: a misspelt place would test nothing. A release build does
+/// not look.
+pub fn check() -> std::result::Result<(), String> {
+    #[cfg(debug_assertions)]
+    return active::check();
+    #[cfg(not(debug_assertions))]
+    Ok(())
 }
 
 #[cfg(debug_assertions)]
@@ -39,70 +112,159 @@ mod active {
 
     use parking_lot::Mutex;
 
+    use super::PLACES;
     use crate::error::{Result, StoreError};
 
-    #[derive(Debug, Clone)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Action {
+        Kill,
+        Error,
+        Delay(Duration),
+        Skip,
+    }
+
+    #[derive(Debug)]
     struct Point {
-        action: String,
-        wait: u32,
+        action: Action,
+        /// How often the place is still passed before the action.
+        before: u32,
+        /// How often the action still happens.
+        times: u32,
     }
 
-    static POINTS: LazyLock<Mutex<HashMap<String, Point>>> = LazyLock::new(|| {
-        let text = std::env::var("WAKEPOST_FAILPOINTS").unwrap_or_default();
-        Mutex::new(text.split(';').filter_map(parse).collect())
-    });
+    type Points = HashMap<&'static str, Point>;
 
-    fn parse(text: &str) -> Option<(String, Point)> {
-        let (name, action) = text.trim().split_once('=')?;
-        let (action, nth) = action.split_once('@').unwrap_or((action, "1"));
-        Some((name.to_owned(), Point { action: action.to_owned(), wait: nth.parse().ok()? }))
+    static POINTS: LazyLock<Mutex<Points>> =
+        LazyLock::new(|| Mutex::new(read(&text()).unwrap_or_default()));
+
+    fn text() -> String {
+        std::env::var("WAKEPOST_FAILPOINTS").unwrap_or_default()
     }
 
-    pub fn pass(name: &str) -> Result<()> {
-        let action = {
-            let mut points = POINTS.lock();
-            let Some(point) = points.get_mut(name) else {
-                return Ok(());
-            };
-            point.wait = point.wait.saturating_sub(1);
-            if point.wait > 0 {
-                return Ok(());
-            }
-            point.action.clone()
+    pub fn check() -> std::result::Result<(), String> {
+        read(&text()).map(|_| ())
+    }
+
+    fn read(text: &str) -> std::result::Result<Points, String> {
+        text.split(';').map(str::trim).filter(|part| !part.is_empty()).map(parse).collect()
+    }
+
+    fn parse(text: &str) -> std::result::Result<(&'static str, Point), String> {
+        let problem = || format!("{text:?} is not PLACE=ACTION, with @N and xK after it");
+        let (name, rest) = text.split_once('=').ok_or_else(problem)?;
+        let place = PLACES.iter().find(|place| **place == name).ok_or_else(|| {
+            format!("there is no failpoint {name}; there are {}", PLACES.join(", "))
+        })?;
+        let (rest, times) = match rest.split_once('x') {
+            Some((rest, times)) => (rest, times.parse().map_err(|_| problem())?),
+            None => (rest, u32::MAX),
         };
-        match action.split_once(':') {
+        let (action, nth) = rest.split_once('@').unwrap_or((rest, "1"));
+        let nth: u32 = nth.parse().map_err(|_| problem())?;
+        let action = match action.split_once(':') {
             Some(("delay", ms)) => {
-                std::thread::sleep(Duration::from_millis(ms.parse().unwrap_or(0)));
-                Ok(())
+                Action::Delay(Duration::from_millis(ms.parse().map_err(|_| problem())?))
             }
-            _ if action == "kill" => std::process::abort(),
-            _ => Err(StoreError::Unavailable(format!("failpoint {name}"))),
+            None if action == "kill" => Action::Kill,
+            None if action == "error" => Action::Error,
+            None if action == "skip" => Action::Skip,
+            _ => return Err(problem()),
+        };
+        Ok((place, Point { action, before: nth.saturating_sub(1), times }))
+    }
+
+    /// What to do at a place that was reached now.
+    pub fn reach(place: &'static str) -> Option<Action> {
+        debug_assert!(PLACES.contains(&place), "{place} is not in the list");
+        let mut points = POINTS.lock();
+        let point = points.get_mut(place)?;
+        if point.before > 0 {
+            point.before -= 1;
+            return None;
+        }
+        if point.times == 0 || point.action == Action::Skip {
+            return None;
+        }
+        point.times -= 1;
+        Some(point.action)
+    }
+
+    impl Action {
+        pub fn block(self, place: &str) -> Result<()> {
+            if let Action::Delay(time) = self {
+                std::thread::sleep(time);
+            }
+            self.act(place)
+        }
+
+        pub async fn wait(self, place: &str) -> Result<()> {
+            if let Action::Delay(time) = self {
+                tokio::time::sleep(time).await;
+            }
+            self.act(place)
+        }
+
+        fn act(self, place: &str) -> Result<()> {
+            tracing::warn!("failpoint {place} acts");
+            match self {
+                Action::Kill => std::process::abort(),
+                Action::Error => Err(StoreError::Unavailable(format!("failpoint {place}"))),
+                Action::Delay(_) | Action::Skip => Ok(()),
+            }
         }
     }
 
-    pub fn skips(name: &str) -> bool {
-        POINTS.lock().get(name).is_some_and(|point| point.action == "skip")
+    pub fn is_set(place: &'static str) -> bool {
+        POINTS.lock().contains_key(place)
+    }
+
+    pub fn skips(place: &'static str) -> bool {
+        POINTS.lock().get(place).is_some_and(|point| point.action == Action::Skip)
     }
 
     #[cfg(test)]
     mod tests {
         use super::*;
 
+        fn set(text: &str) {
+            POINTS.lock().extend(read(text).unwrap());
+        }
+
+        // Places that no other test of this crate passes.
+
         #[test]
         fn only_what_is_asked_for_is_skipped() {
-            let (name, point) = parse("test.skipped=skip").unwrap();
-            POINTS.lock().insert(name, point);
-            assert!(skips("test.skipped"));
-            assert!(!skips("test.not_skipped"));
+            set("migration.mid_step=skip");
+            assert!(skips("migration.mid_step"));
+            assert_eq!(reach("migration.mid_step"), None);
+            assert!(!skips("sqlite.sync"));
         }
 
         #[test]
         fn a_failpoint_acts_from_the_nth_time_on() {
-            let (name, point) = parse("test.nth=error@2").unwrap();
-            POINTS.lock().insert(name, point);
-            assert!(pass("test.nth").is_ok());
-            assert!(pass("test.nth").is_err());
-            assert!(pass("test.other").is_ok());
+            set("wake.lost=error@2");
+            assert_eq!(reach("wake.lost"), None);
+            assert_eq!(reach("wake.lost"), Some(Action::Error));
+            assert_eq!(reach("wake.lost"), Some(Action::Error));
+            assert_eq!(reach("edge.before_answer"), None);
+        }
+
+        #[test]
+        fn a_failpoint_acts_as_often_as_it_is_told() {
+            set("edge.after_verify=delay:20@3x2");
+            let seen: Vec<_> = (0..6).map(|_| reach("edge.after_verify").is_some()).collect();
+            assert_eq!(seen, [false, false, true, true, false, false]);
+        }
+
+        #[test]
+        fn what_cannot_be_read_is_an_error() {
+            for wrong in
+                ["wake.list=kill", "wake.lost", "wake.lost=die", "wake.lost=error@x", "=kill"]
+            {
+                assert!(read(wrong).is_err(), "{wrong}");
+            }
+            assert!(read("").unwrap().is_empty());
+            assert_eq!(read("wake.lost=kill; sqlite.sync=skip;").unwrap().len(), 2);
         }
     }
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use wakepost_store::failpoint;
 
 use crate::config::{Config, ConfigError, Flags, load};
 use crate::demo;
@@ -105,6 +106,9 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     if matches!(cli.command, Command::DemoAgent) {
         return demo::agent::main();
+    }
+    if let Err(problem) = failpoint::check() {
+        return complain(&anyhow::anyhow!("WAKEPOST_FAILPOINTS: {problem}"));
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

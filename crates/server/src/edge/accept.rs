@@ -46,7 +46,7 @@ pub struct Outcome {
 
 /// Stores the event and answers after the commit.
 pub async fn accept(context: &Arc<Context>, passed: Passed) -> Result<Outcome> {
-    failpoint::pass("edge.after_verify")?;
+    failpoint::pass_async("edge.after_verify").await?;
     let (new, lane) = prepare(context, &passed).await?;
     let (event, route) = (new.event.id, new.event.route);
     // A sender that hangs up must not keep the queue from hearing of the commit.
@@ -63,7 +63,7 @@ pub async fn accept(context: &Arc<Context>, passed: Passed) -> Result<Outcome> {
         Ok(accepted) => accepted?,
         Err(_) => return Err(StoreError::Unavailable("no commit in time".to_owned())),
     };
-    failpoint::pass("edge.before_answer")?;
+    failpoint::pass_async("edge.before_answer").await?;
     Ok(match accepted {
         Accepted::Duplicate { of, has_job } => {
             Outcome { verdict: Verdict::Duplicate, event: of, has_job }

@@ -1,14 +1,20 @@
 //! What a provider is answered.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt, stream};
 use http::{HeaderValue, StatusCode, header};
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, WorkId};
 use wakepost_providers::Answer;
+use wakepost_store::failpoint;
 
 /// How long a provider should wait when we could not commit.
 const RETRY_AFTER_S: &str = "1";
+/// The place in the middle of an answer.
+const WHILE_ANSWERING: &str = "edge.while_answering";
 
 /// A refusal: a status and no more than its name. The reason is in the receipt.
 pub fn refusal(status: StatusCode) -> Response {
@@ -44,10 +50,26 @@ pub fn stored(status: StatusCode, word: &str, event: EventId, has_job: bool) -> 
         false => String::new(),
     };
     let body = format!("{{\"status\":\"{word}\",\"event_id\":\"{event}\"{job}}}");
-    let mut answer = Response::new(Body::from(body));
+    let body = match failpoint::is_set(WHILE_ANSWERING) {
+        true => in_two_pieces(body),
+        false => Body::from(body),
+    };
+    let mut answer = Response::new(body);
     *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer
+}
+
+/// A body whose second piece comes only past the place where tests break an answer.
+fn in_two_pieces(text: String) -> Body {
+    let middle = text.len() / 2;
+    let (first, second) = (text[..middle].to_owned(), text[middle..].to_owned());
+    let second = async move {
+        // Until then the head and the first piece are on their way.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        failpoint::pass_async(WHILE_ANSWERING).await.map(|()| second)
+    };
+    Body::from_stream(stream::once(async { Ok(first) }).chain(stream::once(second)))
 }
 
 /// What a provider's handshake prescribes.

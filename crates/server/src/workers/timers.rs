@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wakepost_domain::lane::LaneId;
-use wakepost_store::Result;
+use wakepost_store::{Result, failpoint};
 
 use crate::context::Context;
 
@@ -17,14 +17,18 @@ pub const RESYNC_PERIOD: Duration = Duration::from_secs(20);
 
 /// One look at the timers.
 pub async fn tick(context: Arc<Context>) {
-    let due = context.store.due_lanes(WINDOW).await;
-    let hinted = match due {
-        Ok(lanes) => context.queue.hint_lanes(&lanes).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = hinted {
+    if let Err(error) = look(&context).await {
         tracing::debug!(%error, "timers could not be looked at; it will be tried again");
     }
+}
+
+async fn look(context: &Context) -> Result<()> {
+    let due = context.store.due_lanes(WINDOW).await?;
+    if due.is_empty() {
+        return Ok(());
+    }
+    failpoint::pass_async("scheduler.after_select").await?;
+    context.queue.hint_lanes(&due).await
 }
 
 /// One look at all lanes.

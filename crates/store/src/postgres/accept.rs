@@ -14,6 +14,7 @@ use super::receipts::{count_repeats, insert_rejections, trim_rejections};
 use super::rows::{get, opt_text, query, text, ulid, uuid};
 use super::{Postgres, commit};
 use crate::error::{Result, StoreError};
+use crate::failpoint;
 use crate::moves::{Accepted, DedupKey, Ledger, NewEvent, NewReceipt, Received};
 
 /// Rounds after which a batch whose keys others keep taking is given back as busy.
@@ -59,7 +60,10 @@ impl Verb for Accept {
             .collect();
         let routes = match repeats.is_empty() {
             true => HashMap::new(),
-            false => count_repeats(client, &repeats).await?,
+            false => {
+                failpoint::pass_async("accept.on_conflict").await?;
+                count_repeats(client, &repeats).await?
+            }
         };
         Ok(items.iter().zip(firsts).map(|(item, first)| Ok(answer(item, first, &routes))).collect())
     }

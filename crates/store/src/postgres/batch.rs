@@ -14,6 +14,7 @@ use deadpool_postgres::{Client, Pool};
 use tokio::sync::{Mutex, Notify, mpsc, oneshot};
 
 use super::fault::Fault;
+use super::{after_commit, before_commit};
 use crate::admission::{Admission, Place};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
@@ -118,6 +119,7 @@ impl<V: Verb> Batcher<V> {
 
     async fn call(&self, items: Vec<V::Item>, rows: usize) -> Result<Vec<Result<V::Answer>>> {
         let bytes = items.iter().map(V::bytes).sum();
+        failpoint::pass_async("store.busy").await.map_err(|_| StoreError::Busy)?;
         let place = self.admission.enter(bytes)?;
         let (answer, answers) = oneshot::channel();
         let waiting = Waiting { rows, bytes, answer, _place: place };
@@ -209,9 +211,8 @@ async fn once<V: Verb>(
     items: &[V::Item],
 ) -> std::result::Result<Vec<Result<V::Answer>>, Fault> {
     let mut client = pool.get().await.map_err(StoreError::from)?;
-    // The statement is its own transaction, so this is the last place before its commit.
-    failpoint::pass("store.before_commit")?;
+    before_commit().await?;
     let answers = V::run(&mut client, items).await?;
-    failpoint::pass("store.after_commit")?;
+    after_commit().await?;
     Ok(answers)
 }

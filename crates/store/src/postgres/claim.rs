@@ -12,7 +12,7 @@ use wakepost_domain::{EventId, TenantId, WorkId};
 
 use super::marks::{LOW_LAG, LowMarks};
 use super::rows::{code, execute, get, id, opt_id, query, text, time};
-use super::{Postgres, commit};
+use super::{Postgres, after_commit, before_commit, commit};
 use crate::error::Result;
 use crate::failpoint;
 use crate::moves::{ClaimLane, ClaimRequest, Claimed};
@@ -38,6 +38,7 @@ impl Postgres {
                 Err(error) => tracing::warn!(%error, "half of a claim failed"),
             }
         }
+        failpoint::pass_async("claim.after_commit").await?;
         Ok(claimed)
     }
 
@@ -45,9 +46,10 @@ impl Postgres {
         let client = self.hot().await?;
         let takes: Vec<Take<'_>> =
             lanes.iter().map(|lane| Take { lane, count: lane.count, caps: None }).collect();
-        failpoint::pass("store.before_commit")?;
+        failpoint::pass_async("claim.before_commit").await?;
+        before_commit().await?;
         let (claimed, _) = claim(&client, &self.inner.low_marks, worker, &takes).await?;
-        failpoint::pass("store.after_commit")?;
+        after_commit().await?;
         Ok(claimed)
     }
 
@@ -85,6 +87,7 @@ impl Postgres {
         }
         let (claimed, counts) = claim(&tx, &self.inner.low_marks, worker, &takes).await?;
         count_running(&tx, &takes, &counts).await?;
+        failpoint::pass_async("claim.before_commit").await?;
         commit(tx).await?;
         Ok(claimed)
     }

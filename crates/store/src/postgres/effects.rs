@@ -29,7 +29,7 @@ impl Effects for Postgres {
         let tx = client.transaction().await?;
         let outcome = begin(&tx, &request).await?;
         commit(tx).await?;
-        failpoint::pass("effect.after_begin")?;
+        failpoint::pass_async("effect.after_begin").await?;
         Ok(outcome)
     }
 
@@ -40,8 +40,9 @@ impl Effects for Postgres {
         let end =
             Resolution { state: EffectState::Committed, result: result.as_ref(), error: None };
         resolve_own(&tx, &ticket, &key, &end).await?;
+        failpoint::pass_async("effect.before_commit").await?;
         commit(tx).await?;
-        failpoint::pass("effect.after_commit")
+        failpoint::pass_async("effect.after_commit").await
     }
 
     async fn abort(&self, ticket: Ticket, key: String, error: String) -> Result<()> {

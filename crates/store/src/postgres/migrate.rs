@@ -37,7 +37,7 @@ impl Postgres {
                 return Ok(());
             };
             apply(&tx, version, name).await?;
-            failpoint::pass("migration.mid_step")?;
+            failpoint::pass_async("migration.mid_step").await?;
             commit(tx).await?;
             tracing::info!(version, name, "migrated the database");
         }

@@ -133,7 +133,19 @@ impl Postgres {
 
 /// Commits a transaction, past the places where tests make it fail.
 async fn commit(tx: Transaction<'_>) -> Result<()> {
-    failpoint::pass("store.before_commit")?;
+    before_commit().await?;
     tx.commit().await?;
-    failpoint::pass("store.after_commit")
+    after_commit().await
+}
+
+/// The last place before a commit. A statement that is its own transaction has it before it is sent.
+async fn before_commit() -> Result<()> {
+    failpoint::pass_async("store.before_commit").await?;
+    failpoint::pass_async("store.commit_error").await
+}
+
+/// The first place after a commit.
+async fn after_commit() -> Result<()> {
+    failpoint::pass_async("store.commit_unknown").await?;
+    failpoint::pass_async("store.after_commit").await
 }

@@ -117,7 +117,7 @@ impl Postgres {
         if let Some(dropped) = drop_a_week(&mut client, before, &self.inner.walk).await? {
             return Ok(dropped);
         }
-        failpoint::pass("retention.mid_batch")?;
+        failpoint::pass_async("retention.mid_batch").await?;
         let tx = client.transaction().await?;
         let mine = tx.query_one("SELECT pg_try_advisory_xact_lock($1::bigint)", &[&LOCK]).await?;
         if !get::<bool>(&mine, 0)? {
@@ -137,7 +137,7 @@ impl Postgres {
             let removed = execute(&tx, sql, &[&floor(cut(before)), &STEP]).await?;
             pruned.rows += removed;
             pruned.more |= removed >= STEP as u64;
-            failpoint::pass("retention.mid_batch")?;
+            failpoint::pass_async("retention.mid_batch").await?;
         }
         let keys = prune_keys(&tx, walk).await?;
         pruned.rows += keys.rows;

@@ -45,7 +45,7 @@ impl Queue for Postgres {
             &[&uuid(ticket.work.0), &ticket.tenant.0, &state.as_bytes()],
         )
         .await?;
-        failpoint::pass("checkpoint.before_commit")?;
+        failpoint::pass_async("checkpoint.before_commit").await?;
         commit(tx).await
     }
 
@@ -155,6 +155,7 @@ impl Verb for Beat {
                 beats.iter().map(|$beat| $of).collect::<Vec<_>>()
             };
         }
+        failpoint::pass_async("lease.heartbeat").await?;
         let rows = query(
             &*client,
             BEAT,

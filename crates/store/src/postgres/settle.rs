@@ -14,6 +14,7 @@ use super::fault::Fault;
 use super::ordering::{let_next_go, lock_live};
 use super::rows::{code, get, opt_text, query, uuid};
 use crate::error::{Result, StoreError};
+use crate::failpoint;
 use crate::moves::{Guard, Settle, Settled};
 use crate::vault::Sealed;
 
@@ -40,6 +41,7 @@ impl Verb for End {
             let (round, later): (Vec<usize>, Vec<usize>) =
                 open.into_iter().partition(|index| seen.insert(items[*index].ticket.work));
             let ends: Vec<&Settle> = round.iter().map(|index| &items[*index]).collect();
+            pass_ends(&ends).await?;
             let settled = match ends.iter().any(|end| end.ticket.ordered) {
                 // The usual batch is one statement, and its own transaction.
                 false => settle(&*client, &ends).await?,
@@ -50,13 +52,26 @@ impl Verb for End {
                     settled
                 }
             };
+            if ends.iter().any(|end| end.guard != Guard::Live) {
+                // Differs from SQLite: one statement ends them all, so the middle of a batch is after it.
+                failpoint::pass_async("rescue.mid_batch").await?;
+            }
             for (index, settled) in round.into_iter().zip(settled) {
                 answers[index] = settled;
             }
             open = later;
         }
+        failpoint::pass_async("settle.after_commit").await?;
         Ok(answers.into_iter().map(|answer| answer.ok_or(StoreError::LeaseLost)).collect())
     }
+}
+
+/// The places of tests before ends are committed.
+async fn pass_ends(ends: &[&Settle]) -> Result<()> {
+    if ends.iter().any(|end| end.settlement.outcome == RunOutcome::Failed) {
+        failpoint::pass_async("fail.before_commit").await?;
+    }
+    failpoint::pass_async("settle.before_commit").await
 }
 
 /// Ends runs of which some have an order key, and lets the next of each key go.

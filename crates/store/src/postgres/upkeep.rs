@@ -74,7 +74,6 @@ impl Upkeep for Postgres {
         let low = self.inner.rescue_mark.low();
         let params: Params<'_> = &[&low, &millis(cancel_patience), &i64::from(limit)];
         let rows = query(&client, EXPIRED, params).await?;
-        failpoint::pass("rescue.after_select")?;
         let ended: Vec<&Row> = rows
             .iter()
             .filter(|row| get::<Option<i32>>(row, 1).is_ok_and(|id| id.is_some()))
@@ -87,6 +86,9 @@ impl Upkeep for Postgres {
         let mut expired = ended.into_iter().map(expired_row).collect::<Result<Vec<_>>>()?;
         expired.sort_by_key(|run| run.lease_expires_at);
         expired.truncate(limit as usize);
+        if !expired.is_empty() {
+            failpoint::pass_async("rescue.after_select").await?;
+        }
         Ok(expired)
     }
 

@@ -17,7 +17,7 @@ use super::rows::{
     work,
 };
 use super::settings::{forget, remember};
-use super::{Postgres, commit};
+use super::{Postgres, after_commit, before_commit, commit};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
@@ -38,9 +38,9 @@ impl WorkMoves for Postgres {
         let mut client = self.hot().await?;
         if once.is_none() && items.iter().all(|item| item.dedup.is_none() && item.order.is_none()) {
             // One statement is a transaction of its own, and saves three trips to the server.
-            failpoint::pass("store.before_commit")?;
+            before_commit().await?;
             insert(&client, &items.iter().collect::<Vec<_>>()).await?;
-            failpoint::pass("store.after_commit")?;
+            after_commit().await?;
             return Ok(Once::Now(items.iter().map(|item| item.id).collect()));
         }
         let tx = client.transaction().await?;
@@ -107,6 +107,7 @@ impl WorkMoves for Postgres {
         }
         let lane = replay(&tx, &request).await?;
         audit(&tx, &request.audit).await?;
+        failpoint::pass_async("replay.before_commit").await?;
         commit(tx).await?;
         Ok(Once::Now((request.id, lane)))
     }

@@ -12,6 +12,7 @@ use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, limits};
 use super::Sqlite;
 use super::rows::{Bits, known, unavailable};
 use crate::error::Result;
+use crate::failpoint;
 use crate::moves::{Accepted, DedupKey, Ledger, NewEvent, NewJob, NewReceipt, Received};
 
 #[async_trait]
@@ -54,33 +55,31 @@ impl Sqlite {
         let bytes = batch[rows.clone()].iter().map(|new| new.content.len()).sum();
         let batch = batch.clone();
         self.write(bytes, move |tx, now| {
-            batch[rows.clone()]
-                .iter()
-                .map(|new| accept(tx, now, new).map_err(unavailable))
-                .collect()
+            batch[rows.clone()].iter().map(|new| accept(tx, now, new)).collect()
         })
         .await
     }
 }
 
-fn accept(tx: &Connection, now: Timestamp, new: &NewEvent) -> rusqlite::Result<Accepted> {
+fn accept(tx: &Connection, now: Timestamp, new: &NewEvent) -> Result<Accepted> {
     for (index, key) in new.dedup.iter().enumerate() {
         let own = (new.event.tenant, new.event.id.0);
-        if !take_key(tx, now, key, own, new.dedup_until)? {
-            let first = EventId(owner(tx, key)?);
+        if !take_key(tx, now, key, own, new.dedup_until).map_err(unavailable)? {
+            let first = EventId(owner(tx, key).map_err(unavailable)?);
             if first == new.event.id {
                 // The commit of an earlier try arrived although it was reported as failed.
                 return Ok(Accepted::New);
             }
+            failpoint::pass("accept.on_conflict")?;
             for taken in &new.dedup[..index] {
-                give_back(tx, taken, new.event.id)?;
+                give_back(tx, taken, new.event.id).map_err(unavailable)?;
             }
-            return duplicate(tx, first, new);
+            return duplicate(tx, first, new).map_err(unavailable);
         }
     }
-    insert_event(tx, new)?;
+    insert_event(tx, new).map_err(unavailable)?;
     if let Some(job) = &new.job {
-        insert_job(tx, now, new, job)?;
+        insert_job(tx, now, new, job).map_err(unavailable)?;
     }
     Ok(Accepted::New)
 }

@@ -13,6 +13,9 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::rows::unavailable;
+use crate::failpoint;
+
 const PERIOD: Duration = Duration::from_millis(50);
 /// Pages that wait for a checkpoint until there are this many, or the writer rests. A page that is written
 /// often is then moved once; but while these are synced the writer's own sync waits, so they are few.
@@ -99,7 +102,11 @@ fn run(path: &Path, log: &Log, stop: &AtomicBool) {
             None => Connection::open(path),
         };
         // A failed checkpoint loses nothing: the log stays, and the next one tries again.
-        match open.and_then(|open| Ok((checkpoint(&open, log, moved)?, open))) {
+        let open = open.map_err(unavailable).and_then(|open| {
+            failpoint::pass("sqlite.checkpoint")?;
+            Ok((checkpoint(&open, log, moved).map_err(unavailable)?, open))
+        });
+        match open {
             Ok((done, open)) => {
                 connection = Some(open);
                 moved = done;

@@ -21,7 +21,7 @@ use crate::vault::Sealed;
 impl Effects for Sqlite {
     async fn begin(&self, request: Begin) -> Result<BeginOutcome> {
         let outcome = self.write_whole(0, move |tx, now| begin(tx, now, &request)).await;
-        failpoint::pass("effect.after_begin")?;
+        failpoint::pass_async("effect.after_begin").await?;
         outcome
     }
 
@@ -29,10 +29,12 @@ impl Effects for Sqlite {
         let bytes = result.as_ref().map_or(0, Sealed::len);
         let done = self
             .write_whole(bytes, move |tx, now| {
-                resolve_own(tx, now, &ticket, &key, EffectState::Committed, result.as_ref(), None)
+                let end = EffectState::Committed;
+                resolve_own(tx, now, &ticket, &key, end, result.as_ref(), None)?;
+                failpoint::pass("effect.before_commit")
             })
             .await;
-        failpoint::pass("effect.after_commit")?;
+        failpoint::pass_async("effect.after_commit").await?;
         done
     }
 

@@ -4,6 +4,7 @@ use rusqlite::Connection;
 
 use super::rows::unavailable;
 use crate::error::{Result, StoreError};
+use crate::failpoint;
 
 /// The migrations, by number. They are only ever added to.
 const MIGRATIONS: [(i64, &str, &str); 1] =
@@ -25,9 +26,9 @@ pub struct Pending {
 pub fn migrate(connection: &mut Connection) -> Result<()> {
     for Pending { version, .. } in pending(connection)? {
         let (_, name, sql) = MIGRATIONS[version as usize - 1];
-        crate::failpoint::pass("migration.mid_step")?;
         let tx = connection.transaction().map_err(unavailable)?;
         tx.execute_batch(sql).map_err(unavailable)?;
+        failpoint::pass("migration.mid_step")?;
         tx.pragma_update(None, "user_version", version).map_err(unavailable)?;
         tx.commit().map_err(unavailable)?;
         tracing::info!(version, name, "migrated the database");

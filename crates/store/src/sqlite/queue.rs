@@ -22,21 +22,29 @@ use crate::vault::Sealed;
 #[async_trait]
 impl Queue for Sqlite {
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>> {
-        self.write(0, move |tx, now| {
-            let mut claimed = Vec::new();
-            for lane in &request.lanes {
-                claim(tx, now, &request.worker, lane, &mut claimed).map_err(unavailable)?;
-            }
-            Ok(claimed)
-        })
-        .await
+        let claimed = self
+            .write(0, move |tx, now| {
+                let mut claimed = Vec::new();
+                for lane in &request.lanes {
+                    claim(tx, now, &request.worker, lane, &mut claimed).map_err(unavailable)?;
+                }
+                failpoint::pass("claim.before_commit")?;
+                Ok(claimed)
+            })
+            .await?;
+        failpoint::pass_async("claim.after_commit").await?;
+        Ok(claimed)
     }
 
     async fn heartbeat(&self, batch: Vec<Heartbeat>) -> Vec<Result<HeartbeatAnswer>> {
         let count = batch.len();
         let rows = self
             .write(0, move |tx, now| {
-                batch.iter().map(|beat| heartbeat(tx, now, beat).map_err(unavailable)).collect()
+                let answers =
+                    batch.iter().map(|beat| heartbeat(tx, now, beat).map_err(unavailable));
+                let answers = answers.collect::<Result<Vec<_>>>()?;
+                failpoint::pass("lease.heartbeat")?;
+                Ok(answers)
             })
             .await;
         spread(rows, count, |answer: Option<HeartbeatAnswer>| answer.ok_or(StoreError::LeaseLost))
@@ -47,9 +55,19 @@ impl Queue for Sqlite {
         let bytes = batch.iter().map(|item| evidence_bytes(&item.evidence)).sum();
         let rows = self
             .write(bytes, move |tx, now| {
-                batch.iter().map(|item| settle(tx, now, item).map_err(unavailable)).collect()
+                let mut answers = Vec::with_capacity(batch.len());
+                for item in &batch {
+                    answers.push(settle(tx, now, item).map_err(unavailable)?);
+                    pass_end(item)?;
+                }
+                failpoint::pass("settle.before_commit")?;
+                Ok(answers)
             })
             .await;
+        let rows = match failpoint::pass_async("settle.after_commit").await {
+            Ok(()) => rows,
+            Err(error) => Err(error),
+        };
         spread(rows, count, |answer: Option<Settled>| answer.ok_or(StoreError::LeaseLost))
     }
 
@@ -76,6 +94,17 @@ impl Queue for Sqlite {
         })
         .await
     }
+}
+
+/// The places of tests that some ends pass.
+fn pass_end(item: &Settle) -> Result<()> {
+    if item.guard != Guard::Live {
+        failpoint::pass("rescue.mid_batch")?;
+    }
+    if item.settlement.outcome == RunOutcome::Failed {
+        failpoint::pass("fail.before_commit")?;
+    }
+    Ok(())
 }
 
 /// One answer a row, or the batch's error for each.

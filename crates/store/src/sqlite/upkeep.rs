@@ -108,9 +108,11 @@ impl Upkeep for Sqlite {
                         })
                     })
                     .map_err(unavailable)?;
-                let expired = collect(rows);
-                failpoint::pass("rescue.after_select")?;
-                expired
+                let expired = collect(rows)?;
+                if !expired.is_empty() {
+                    failpoint::pass("rescue.after_select")?;
+                }
+                Ok(expired)
             })
             .await
     }

@@ -15,6 +15,7 @@ use super::read::work_of_event;
 use super::rows::{Bits, WORK_DONE, WORK_LIVE, audit, meta_text, unavailable, work};
 use super::settings::{forget, remember};
 use crate::error::{Result, StoreError};
+use crate::failpoint;
 use crate::moves::{
     AuditEntry, CancelOutcome, Idempotency, NewWork, Once, Replay, ReplayFrom, WorkMeta, WorkMoves,
     WorkRow,
@@ -84,6 +85,7 @@ impl WorkMoves for Sqlite {
             }
             let lane = replay(tx, now, &request)?;
             audit(tx, &request.audit)?;
+            failpoint::pass("replay.before_commit")?;
             Ok(Once::Now((request.id, lane)))
         })
         .await

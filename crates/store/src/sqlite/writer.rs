@@ -274,10 +274,13 @@ fn transact(
         let undone = connection.execute_batch("ROLLBACK");
         return Err((error, undone.is_err()));
     }
-    connection.execute_batch("COMMIT").map_err(|error| {
+    let committed = failpoint::pass("store.commit_error")
+        .and_then(|()| connection.execute_batch("COMMIT").map_err(unavailable));
+    committed.map_err(|error| {
         let _ = connection.execute_batch("ROLLBACK");
-        (unavailable(error), true)
+        (error, true)
     })?;
+    failpoint::pass("store.commit_unknown").map_err(|error| (error, true))?;
     failpoint::pass("store.after_commit").map_err(|error| (error, false))
 }
 
@@ -305,6 +308,7 @@ impl Sqlite {
         T: Send + 'static,
         F: FnMut(&Connection, Timestamp) -> Result<T> + Send + 'static,
     {
+        failpoint::pass_async("store.busy").await.map_err(|_| StoreError::Busy)?;
         let _place = self.admission.enter(bytes)?;
         let (reply, answer) = oneshot::channel();
         self.writer.submit(Box::new(Call { apply, done: None, reply, bytes, savepoint }))?;
