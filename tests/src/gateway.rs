@@ -211,6 +211,11 @@ impl Gateway {
             .expect("its status")
     }
 
+    /// Whether the process has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.process.child.try_wait().expect("its status").is_some()
+    }
+
     /// Kills the process if it lives, and starts it again, without failpoints.
     pub async fn restart(&mut self) {
         self.restart_with("").await;

@@ -79,8 +79,14 @@ pub struct Prepared {
 impl Prepared {
     /// Runs `wakepost` to its end, with the settings the gateway will have.
     pub async fn run(&self, args: &[&str]) -> Ran {
+        self.run_with("", args).await
+    }
+
+    /// As [`Prepared::run`], with failpoints.
+    pub async fn run_with(&self, failpoints: &str, args: &[&str]) -> Ran {
         let data_dir = self.cluster.data_dir(0);
-        let environment = self.cluster.environment(&data_dir);
+        let mut environment = self.cluster.environment(&data_dir);
+        environment.push(("WAKEPOST_FAILPOINTS", failpoints));
         wakepost(self.cluster.storage.directory(), &environment, args).await
     }
 

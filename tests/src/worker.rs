@@ -1,5 +1,6 @@
 //! A pull worker that does nothing by itself: every call is the test's.
 
+use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -33,6 +34,12 @@ impl Worker {
         self.api.post("/jobs/lease", fields).await
     }
 
+    /// As [`Worker::ask`]; an error is what a worker sees when the server dies.
+    pub async fn try_ask(&self, mut fields: Value) -> Result<Answer, String> {
+        fields["worker"] = self.name.clone().into();
+        self.api.try_call(Method::POST, "/jobs/lease", HeaderMap::new(), Some(&fields)).await
+    }
+
     /// Asks with these fields, and takes what there is.
     pub async fn lease_many(&self, fields: Value) -> Vec<Lease> {
         let answer = self.ask(fields).await.is(200).json();
@@ -58,6 +65,11 @@ impl Worker {
 }
 
 impl Lease {
+    /// A job as a lease answer shows it, in the hands of a caller.
+    pub fn new(api: &Api, job: Value) -> Lease {
+        Lease { job, api: api.clone() }
+    }
+
     /// The job's id.
     pub fn id(&self) -> &str {
         self.job["id"].as_str().expect("an id")
