@@ -33,5 +33,13 @@ pub enum StoreError {
     Corrupt(String),
 }
 
+impl StoreError {
+    /// Whether the move may have been committed all the same. Whoever waits for it should then be told as if
+    /// it was: a hint too many costs nothing, one too few the time until the next resync.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, StoreError::Unavailable(_))
+    }
+}
+
 /// What a move answers.
 pub type Result<T> = std::result::Result<T, StoreError>;

@@ -15,6 +15,7 @@ use wakepost_domain::tenant::Tenant;
 use wakepost_domain::transition::Move;
 use wakepost_domain::work::{Priority, State, WorkKind};
 use wakepost_domain::{SourceId, Timestamp, WorkId, limits};
+use wakepost_store::StoreError;
 use wakepost_store::moves::{
     CancelOutcome, DedupKey, NewWork, Once, OrderKey, ReplayFrom, WorkFilter, WorkMeta, WorkRow,
 };
@@ -117,7 +118,12 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     }
     let views = new_views(&call, &tenant, &items).await?;
     let once = call.once(tenant.id, StatusCode::CREATED, &answer(views.clone(), many)).await?;
-    let made = call.context.store.create_work(items.clone(), once).await?;
+    let made = call.context.store.create_work(items.clone(), once).await;
+    if made.as_ref().is_err_and(StoreError::is_unknown) {
+        let ids: Vec<_> = items.iter().map(|item| item.id).collect();
+        hint(&call, &items, &ids).await?;
+    }
+    let made = made?;
     let mut rows = views;
     add_secrets(&call, &items, &mut rows).await?;
     let mut any_new = false;

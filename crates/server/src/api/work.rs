@@ -290,11 +290,15 @@ pub async fn replay(
         max_attempts: context.directory.max_attempts(&lane, None).await?,
         audit: call.audit(Some(tenant.id), "work.replay", target, Some(body.note)),
     };
-    let made = context.store.replay(request, once).await?;
-    if matches!(made, Once::Now(_)) {
+    let made = context.store.replay(request, once).await;
+    let stored = match &made {
+        Ok(made) => matches!(made, Once::Now(_)),
+        Err(error) => error.is_unknown(),
+    };
+    if stored {
         context.queue.hint(&lane, 1).await;
     }
-    call.answer_once(tenant.id, made, |_| once::json(http::StatusCode::ACCEPTED, &answer)).await
+    call.answer_once(tenant.id, made?, |_| once::json(http::StatusCode::ACCEPTED, &answer)).await
 }
 
 fn replay_body(call: &Call) -> Result<ReplayBody, ApiError> {

@@ -54,7 +54,11 @@ pub async fn accept(context: &Arc<Context>, passed: Passed) -> Result<Outcome> {
     let commit = ToTheEnd::of(async move {
         let accepted =
             context.ledger.accept(vec![new]).await.pop().unwrap_or(Err(StoreError::Busy));
-        if let (Ok(Accepted::New), Some(lane)) = (&accepted, &lane) {
+        let stored = match &accepted {
+            Ok(accepted) => *accepted == Accepted::New,
+            Err(error) => error.is_unknown(),
+        };
+        if let (true, Some(lane)) = (stored, &lane) {
             context.queue.hint(lane, 1).await;
         }
         accepted
