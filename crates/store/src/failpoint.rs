@@ -38,6 +38,7 @@ pub const PLACES: &[&str] = &[
     "migration.mid_step",
     "shutdown.mid_drain",
     "sqlite.checkpoint",
+    "sqlite.reopen",
     "sqlite.sync",
 ];
 

@@ -75,6 +75,7 @@ places! {
     migration_mid_step: "migration.mid_step", Kill, 1;
     shutdown_mid_drain: "shutdown.mid_drain", Kill, 1;
     sqlite_checkpoint: "sqlite.checkpoint", Kill, 1;
+    sqlite_reopen: "sqlite.reopen", Error, 1;
 }
 
 /// Places that are no fault: `sqlite.sync` is the control of the power cuts.
@@ -91,6 +92,11 @@ async fn try_place(database: Database, place: &'static str, usual: Act, nth: u32
             Kill => format!("{place}=kill@{nth}"),
             Error => format!("{place}=error@{nth}x2"),
             Delay => format!("{place}=delay:300@{nth}x2"),
+        };
+        // Only a commit that fails leads there.
+        let failpoint = match place {
+            "sqlite.reopen" => format!("store.commit_error=error@5x1;{failpoint}"),
+            _ => failpoint,
         };
         match place {
             "migration.mid_step" => migrate(database, act, &failpoint).await,

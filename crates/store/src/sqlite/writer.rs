@@ -15,6 +15,7 @@ use wakepost_domain::Timestamp;
 use wakepost_domain::ports::Clock;
 
 use super::checkpoint::{BUSY_PATIENCE, Checkpointer, Log};
+use super::migrate::SCHEMA_VERSION;
 use super::rows::unavailable;
 use super::{Drive, Durability, Sqlite};
 use crate::error::{Result, StoreError};
@@ -245,13 +246,17 @@ impl Core {
     }
 
     fn reopen(&self) -> Result<Connection> {
+        failpoint::pass("sqlite.reopen")?;
         let connection = connect(&self.path, self.durability, &self.log)?;
-        // Opening replayed the log; this proves that the file can be read and written again.
+        // Something is really read and really written and synced: a disk that is full, or that refuses
+        // writes, opens as well as any other.
         connection
-            .execute_batch(
-                "BEGIN IMMEDIATE; SELECT count(*) FROM tenants; PRAGMA user_version; COMMIT;",
-            )
+            .execute_batch(&format!(
+                "BEGIN IMMEDIATE; SELECT count(*) FROM tenants;
+                 PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+            ))
             .map_err(unavailable)?;
+        tracing::info!("the database was reopened");
         Ok(connection)
     }
 }
