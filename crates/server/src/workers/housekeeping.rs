@@ -1,4 +1,4 @@
-//! Small things that can wait: when keys were last used, and gauges.
+//! Small things that can wait: when keys were last used, gauges, and a look at the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,8 @@ pub const PERIOD: Duration = Duration::from_secs(15);
 
 /// Writes down which keys were used, and counts live work.
 pub async fn tick(context: Arc<Context>) {
+    // A store that was read-only is found writable again even if nobody asks whether we are ready.
+    let _ = context.store.ping().await;
     let used: Vec<_> = context.used_keys.lock().drain().collect();
     if !used.is_empty()
         && let Err(error) = context.store.touch_keys(used).await

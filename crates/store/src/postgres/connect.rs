@@ -1,9 +1,10 @@
 //! Connections: what the URL says, TLS, and the pools.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
@@ -27,6 +28,38 @@ pub const COOL: &str = "-c statement_timeout=30s -c lock_timeout=4s -c jit=off \
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 const SERVER_MIN: i32 = 150_000;
+
+/// From when on connections are good.
+///
+/// A connection keeps what its server was when it was made: read-only by a setting, as hosts set it on a full
+/// disk, or a primary that is one no more. It never fails as a connection, so the pools would keep it for
+/// ever; it is left behind once another finds the database read-only, or writable again.
+#[derive(Debug, Clone, Default)]
+pub struct Fresh {
+    state: Arc<Mutex<FreshState>>,
+}
+
+#[derive(Debug, Default)]
+struct FreshState {
+    since: Option<Instant>,
+    read_only: bool,
+}
+
+impl Fresh {
+    /// A connection found the database so.
+    pub fn found(&self, read_only: bool) {
+        let mut state = self.state.lock();
+        // At the first look after the end as well: some were made since the look before.
+        if read_only || state.read_only {
+            state.since = Some(Instant::now());
+        }
+        state.read_only = read_only;
+    }
+
+    fn covers(&self, made: Instant) -> bool {
+        self.state.lock().since.is_none_or(|since| made >= since)
+    }
+}
 
 /// How to reach the database.
 #[derive(Clone)]
@@ -87,15 +120,20 @@ impl Dial {
         Ok(self)
     }
 
-    /// A pool of connections with these settings.
-    pub fn pool(&self, size: usize, settings: &str) -> Result<Pool> {
+    /// A pool of connections with these settings, all made after the moment that `fresh` names.
+    pub fn pool(&self, size: usize, settings: &str, fresh: &Fresh) -> Result<Pool> {
         let config = self.with(settings);
         let how = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = match &self.tls {
             Some(tls) => Manager::from_config(config, tls.clone(), how),
             None => Manager::from_config(config, NoTls, how),
         };
+        let fresh = fresh.clone();
         Pool::builder(manager)
+            .pre_recycle(Hook::sync_fn(move |_, metrics| match fresh.covers(metrics.created) {
+                true => Ok(()),
+                false => Err(HookError::message("it was made while the database was read-only")),
+            }))
             .max_size(size)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(WAIT_TIMEOUT))
@@ -193,6 +231,22 @@ mod tests {
     fn an_unreadable_url_is_not_repeated_in_the_error() {
         let error = Dial::parse("postgres://u:hunter2@h/d?hunter2=x").err().unwrap();
         assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn connections_from_before_and_during_a_read_only_time_are_left_behind() {
+        let fresh = Fresh::default();
+        fresh.found(false);
+        let before = Instant::now();
+        assert!(fresh.covers(before));
+        fresh.found(true);
+        let during = Instant::now();
+        assert!(!fresh.covers(before) && fresh.covers(during));
+        fresh.found(false);
+        let after = Instant::now();
+        assert!(!fresh.covers(during) && fresh.covers(after));
+        fresh.found(false);
+        assert!(fresh.covers(after));
     }
 
     #[test]

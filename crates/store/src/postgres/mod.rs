@@ -38,7 +38,7 @@ use crate::admission::Admission;
 use crate::error::Result;
 use crate::failpoint;
 use batch::Batcher;
-use connect::Dial;
+use connect::{Dial, Fresh};
 use hub::Hub;
 use marks::{LowMarks, RescueMark};
 use prune::Walk;
@@ -74,6 +74,7 @@ struct Inner {
     hot: Pool,
     /// For everything else.
     cool: Pool,
+    fresh: Fresh,
     admission: Admission,
     accepts: Batcher<accept::Accept>,
     heartbeats: Batcher<queue::Beat>,
@@ -103,8 +104,9 @@ impl Postgres {
             None => dial.clone(),
         };
         let size = options.max_connections.max(4);
-        let hot = dial.pool(size / 2, connect::HOT)?;
-        let cool = dial.pool(size - size / 2, connect::COOL)?;
+        let fresh = Fresh::default();
+        let hot = dial.pool(size / 2, connect::HOT, &fresh)?;
+        let cool = dial.pool(size - size / 2, connect::COOL, &fresh)?;
         let admission = Admission::default();
         let inner = Inner {
             accepts: Batcher::start(hot.clone(), admission.clone()),
@@ -115,6 +117,7 @@ impl Postgres {
             walk: Walk::default(),
             hub: Hub::start(hot.clone()),
             admission,
+            fresh,
             listening,
             hot,
             cool,

@@ -21,7 +21,9 @@ impl Upkeep for Postgres {
     async fn ping(&self) -> Result<()> {
         let client = self.cool().await?;
         let sql = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean";
-        match get(&client.query_one(sql, &[]).await?, 0)? {
+        let read_only = get(&client.query_one(sql, &[]).await?, 0)?;
+        self.inner.fresh.found(read_only);
+        match read_only {
             true => Err(StoreError::Unavailable("PostgreSQL is read-only".to_owned())),
             false => Ok(()),
         }
