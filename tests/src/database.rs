@@ -32,11 +32,12 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    pub(crate) async fn new(database: Database) -> Storage {
+    /// On PostgreSQL the database is made on `server`, or else on that of all tests.
+    pub(crate) async fn new(database: Database, server: Option<String>) -> Storage {
         Storage {
             postgres: match database {
                 Database::Sqlite => None,
-                Database::Postgres => Some(PostgresDatabase::create().await),
+                Database::Postgres => Some(PostgresDatabase::create(server).await),
             },
             directory: tempfile::tempdir().expect("a temporary directory"),
         }
@@ -54,6 +55,19 @@ impl Storage {
     pub(crate) async fn lose(&self) {
         let PostgresDatabase { server, name, .. } = self.postgres.as_ref().expect("PostgreSQL");
         execute(server, &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false")).await;
+        self.cut().await;
+    }
+
+    /// Makes connections from now on read-only ones, or not.
+    pub(crate) async fn read_only(&self, on: bool) {
+        let PostgresDatabase { server, name, .. } = self.postgres.as_ref().expect("PostgreSQL");
+        let set = format!("ALTER DATABASE {name} SET default_transaction_read_only = {on}");
+        execute(server, &set).await;
+    }
+
+    /// Cuts every connection to the database.
+    pub(crate) async fn cut(&self) {
+        let PostgresDatabase { server, name, .. } = self.postgres.as_ref().expect("PostgreSQL");
         let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname";
         execute(server, &format!("{cut} = '{name}'")).await;
     }
@@ -62,6 +76,11 @@ impl Storage {
     pub(crate) async fn regain(&self) {
         let PostgresDatabase { server, name, .. } = self.postgres.as_ref().expect("PostgreSQL");
         execute(server, &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true")).await;
+    }
+
+    /// Changes the database behind the gateway's back.
+    pub(crate) async fn execute(&self, statement: &str) {
+        execute(self.url().expect("PostgreSQL"), statement).await;
     }
 
     /// The one number a query answers.
@@ -121,9 +140,10 @@ struct PostgresDatabase {
 }
 
 impl PostgresDatabase {
-    async fn create() -> PostgresDatabase {
-        let server = std::env::var(SERVER)
-            .unwrap_or_else(|_| panic!("{SERVER} is not set: run this through `cargo xtask test`"));
+    async fn create(server: Option<String>) -> PostgresDatabase {
+        let server = server
+            .or_else(|| std::env::var(SERVER).ok())
+            .unwrap_or_else(|| panic!("{SERVER} is not set: run this through `cargo xtask test`"));
         let name = format!("wakepost_{}", random_text(12));
         execute(&server, &format!("CREATE DATABASE {name}")).await;
         let (front, _) = server.rsplit_once('/').expect("the URL names a database");

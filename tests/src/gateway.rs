@@ -90,9 +90,30 @@ impl Gateway {
         self.cluster.storage.lose().await;
     }
 
+    /// Makes the database read-only for all who connect from now on, and cuts those who are connected.
+    pub async fn make_database_read_only(&self) {
+        self.cluster.storage.read_only(true).await;
+        self.cluster.storage.cut().await;
+    }
+
+    /// Makes the database writable for all who connect from now on; those who are connected stay.
+    pub async fn make_database_writable(&self) {
+        self.cluster.storage.read_only(false).await;
+    }
+
     /// Gives the database back.
     pub async fn regain_database(&self) {
         self.cluster.storage.regain().await;
+    }
+
+    /// Runs a statement on the gateway's database, behind its back.
+    pub async fn execute(&self, statement: &str) {
+        self.cluster.storage.execute(statement).await;
+    }
+
+    /// The id of the process.
+    pub fn pid(&self) -> u32 {
+        self.process.child.id().expect("the process lives")
     }
 
     /// What it printed before it was ready.

@@ -7,6 +7,7 @@
 
 mod api;
 mod database;
+mod disk;
 mod gateway;
 mod http;
 mod process;
@@ -19,6 +20,7 @@ mod worker;
 
 pub use api::Api;
 pub use database::Database;
+pub use disk::SmallDisk;
 pub use gateway::Gateway;
 pub use http::{Answer, Http, cut_off_exchange, raw_exchange};
 pub use program::{Ran, random_text, wakepost, webhookctl};

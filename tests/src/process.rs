@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 
+use crate::disk;
 use crate::program::program;
 use crate::setup::Cluster;
 use crate::waiting::PATIENCE;
@@ -30,7 +31,12 @@ impl Process {
         let log = data_dir.with_extension("log");
         let file =
             std::fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
-        let mut child = program("wakepost", cluster.storage.directory())
+        let directory = cluster.storage.directory();
+        let mut program = match cluster.disk {
+            None => program("wakepost", directory),
+            Some(size) => disk::program_on(size, "wakepost", directory, data_dir),
+        };
+        let mut child = program
             .args(["serve", "--listen", "127.0.0.1:0"])
             .envs(cluster.environment(data_dir))
             .env("WAKEPOST_FAILPOINTS", failpoints)

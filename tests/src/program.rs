@@ -43,9 +43,16 @@ impl Ran {
 
 /// A program in a clean environment, not started yet.
 pub(crate) fn program(name: &str, directory: &Path) -> Command {
+    in_clean_environment(Command::new(bin_path(name)), directory)
+}
+
+pub(crate) fn bin_path(name: &str) -> PathBuf {
     let path = bin_dir().join(name);
     assert!(path.exists(), "{} is not built: run this through `cargo xtask test`", path.display());
-    let mut command = Command::new(path);
+    path
+}
+
+pub(crate) fn in_clean_environment(mut command: Command, directory: &Path) -> Command {
     command
         .env_clear()
         .envs(INHERITED.iter().filter_map(|name| Some((*name, std::env::var_os(name)?))))

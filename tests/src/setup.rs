@@ -19,11 +19,32 @@ pub struct Setup {
     settings: Vec<(String, String)>,
     file: Option<String>,
     failpoints: String,
+    server: Option<String>,
+    disk: Option<&'static str>,
 }
 
 impl Setup {
     pub(crate) fn new(database: Database) -> Setup {
-        Setup { database, settings: Vec::new(), file: None, failpoints: String::new() }
+        Setup {
+            database,
+            settings: Vec::new(),
+            file: None,
+            failpoints: String::new(),
+            server: None,
+            disk: None,
+        }
+    }
+
+    /// On this PostgreSQL server, and not on that of all tests.
+    pub fn server(mut self, url: &str) -> Setup {
+        self.server = Some(url.to_owned());
+        self
+    }
+
+    /// With its data directory on a disk of its own, in memory, of this size. It is gone with the process.
+    pub fn disk(mut self, size: &'static str) -> Setup {
+        self.disk = Some(size);
+        self
     }
 
     /// With a setting of the environment.
@@ -52,7 +73,7 @@ impl Setup {
 
     /// Makes everything but the process.
     pub async fn prepare(self) -> Prepared {
-        let storage = Storage::new(self.database).await;
+        let storage = Storage::new(self.database, self.server).await;
         if let Some(text) = &self.file {
             let directory = storage.directory().display().to_string();
             let text = text.replace("DIRECTORY", &directory);
@@ -63,6 +84,7 @@ impl Setup {
             admin_key: format!("admin-{}", random_text(40)),
             master_key: random_master_key(),
             settings: self.settings,
+            disk: self.disk,
             http: Http::default(),
             nodes: AtomicUsize::new(0),
         };
@@ -109,6 +131,7 @@ pub(crate) struct Cluster {
     pub(crate) admin_key: String,
     pub(crate) master_key: String,
     settings: Vec<(String, String)>,
+    pub(crate) disk: Option<&'static str>,
     pub(crate) http: Http,
     nodes: AtomicUsize,
 }

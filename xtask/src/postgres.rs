@@ -75,6 +75,11 @@ impl Postgres {
         Self::start_in(&std::env::temp_dir(), durability)
     }
 
+    /// Whether there is a PostgreSQL on this machine.
+    pub fn is_installed() -> bool {
+        Programs::find().is_some()
+    }
+
     /// As [`Postgres::start`], with its data in a directory of its own under `place`.
     pub fn start_in(place: &Path, durability: Durability) -> anyhow::Result<Self> {
         let programs = Programs::find_or_install()?;
