@@ -1,12 +1,15 @@
 //! Receipts of refused requests, written off the request's path and dropped when there are too many.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use wakepost_store::moves::{Ledger, NewReceipt};
 
 const WAITING_MAX: usize = 1024;
-const BATCH_MAX: usize = 64;
+const BATCH_MAX: usize = 256;
+/// How long the writer rests after a full batch: of a flood only the latest few are kept anyway.
+const FLOOD_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where refusals are left.
 #[derive(Clone)]
@@ -20,9 +23,16 @@ impl Rejections {
         let (queue, mut waiting) = mpsc::channel(WAITING_MAX);
         tokio::spawn(async move {
             let mut batch = Vec::with_capacity(BATCH_MAX);
-            while waiting.recv_many(&mut batch, BATCH_MAX).await > 0 {
+            loop {
+                let count = waiting.recv_many(&mut batch, BATCH_MAX).await;
+                if count == 0 {
+                    return;
+                }
                 if let Err(error) = ledger.keep_rejections(std::mem::take(&mut batch)).await {
                     tracing::debug!(%error, "receipts of refused requests were not kept");
+                }
+                if count == BATCH_MAX {
+                    tokio::time::sleep(FLOOD_PAUSE).await;
                 }
             }
         });
