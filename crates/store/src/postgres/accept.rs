@@ -1,6 +1,7 @@
 //! Accepting: event, dedup keys, job and receipt in one statement.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use deadpool_postgres::{Client, GenericClient};
@@ -36,7 +37,12 @@ impl Ledger for Postgres {
 }
 
 /// The verb behind [`Ledger::accept`].
-pub struct Accept;
+#[derive(Default)]
+pub struct Accept {
+    /// Most of the last batch was there already. Then the next is looked up before anything is inserted,
+    /// which is cheaper for duplicates and dearer for what is new.
+    repeats_lately: AtomicBool,
+}
 
 impl Verb for Accept {
     type Item = NewEvent;
@@ -47,10 +53,15 @@ impl Verb for Accept {
     }
 
     async fn run(
+        &self,
         client: &mut Client,
         items: &[NewEvent],
     ) -> std::result::Result<Vec<Received>, Fault> {
-        let firsts = store(client, items).await?;
+        let known = match self.repeats_lately.load(Ordering::Relaxed) {
+            true => look_up(client, items).await?,
+            false => vec![None; items.len()],
+        };
+        let firsts = store(client, items, known).await?;
         let repeats: Vec<(&NewEvent, EventId)> = items
             .iter()
             .zip(&firsts)
@@ -58,6 +69,7 @@ impl Verb for Accept {
             .filter(|(item, first)| item.event.id != **first)
             .map(|(item, first)| (item, *first))
             .collect();
+        self.repeats_lately.store(repeats.len() * 2 > items.len(), Ordering::Relaxed);
         let routes = match repeats.is_empty() {
             true => HashMap::new(),
             false => {
@@ -78,12 +90,33 @@ fn answer(item: &NewEvent, first: EventId, routes: &HashMap<EventId, i16>) -> Ac
     Accepted::Duplicate { of: first, has_job }
 }
 
+/// Says of each item which event is the first of its kind, where that was there before this batch.
+async fn look_up(
+    client: &impl GenericClient,
+    items: &[NewEvent],
+) -> std::result::Result<Vec<Option<EventId>>, Fault> {
+    let keys: Vec<Uuid> = items.iter().flat_map(|item| &item.dedup).map(key_uuid).collect();
+    let rows = query(
+        client,
+        "SELECT d.key, d.event_id FROM unnest($1::uuid[]) AS k (key)
+         JOIN dedup_keys d ON d.key = k.key AND d.expires_at > wakepost_now()",
+        &[&keys],
+    )
+    .await?;
+    let mut known = HashMap::new();
+    for row in &rows {
+        known.insert(get::<Uuid>(row, 0)?, EventId(ulid(get(row, 1)?)));
+    }
+    let first = |item: &NewEvent| item.dedup.iter().find_map(|key| known.get(&key_uuid(key)));
+    Ok(items.iter().map(|item| first(item).copied()).collect())
+}
+
 /// Stores what is new, and says of each item which event is the first of its kind: itself, if it is new.
 async fn store(
     client: &impl GenericClient,
     items: &[NewEvent],
+    mut firsts: Vec<Option<EventId>>,
 ) -> std::result::Result<Vec<EventId>, Fault> {
-    let mut firsts: Vec<Option<EventId>> = vec![None; items.len()];
     for _ in 0..ROUNDS_MAX {
         let open: Vec<usize> = (0..items.len()).filter(|index| firsts[*index].is_none()).collect();
         if open.is_empty() {

@@ -36,7 +36,7 @@ const QUEUE: usize = 32_768;
 const RETRIES: u32 = 3;
 
 /// A verb whose callers share statements.
-pub trait Verb: Send + Sync + 'static {
+pub trait Verb: Default + Send + Sync + 'static {
     /// What one caller asks.
     type Item: Send + Sync + 'static;
     /// What it is answered.
@@ -47,6 +47,7 @@ pub trait Verb: Send + Sync + 'static {
 
     /// Does it: one answer a row. A fault means that no row is answered, though some may be written.
     fn run(
+        &self,
         client: &mut Client,
         items: &[Self::Item],
     ) -> impl Future<Output = std::result::Result<Vec<Result<Self::Answer>>, Fault>> + Send;
@@ -99,8 +100,9 @@ impl<V: Verb> Batcher<V> {
         let (queue, calls) = mpsc::channel(QUEUE);
         let calls = Arc::new(Mutex::new(calls));
         let flow = Arc::<Flow>::default();
+        let verb = Arc::<V>::default();
         for _ in 0..WORKERS {
-            tokio::spawn(serve::<V>(pool.clone(), calls.clone(), flow.clone()));
+            tokio::spawn(serve(verb.clone(), pool.clone(), calls.clone(), flow.clone()));
         }
         Batcher { queue, flow, admission }
     }
@@ -143,9 +145,9 @@ fn everyone<T>(rows: usize, error: &StoreError) -> Vec<Result<T>> {
     (0..rows).map(|_| Err(error.clone())).collect()
 }
 
-async fn serve<V: Verb>(pool: Pool, calls: Arc<Queue<V>>, flow: Arc<Flow>) {
+async fn serve<V: Verb>(verb: Arc<V>, pool: Pool, calls: Arc<Queue<V>>, flow: Arc<Flow>) {
     while let Some((items, waiting)) = gather(&calls, &flow).await {
-        let mut answers = run::<V>(&pool, &items).await.into_iter();
+        let mut answers = run(&*verb, &pool, &items).await.into_iter();
         flow.running.fetch_sub(1, Ordering::Relaxed);
         flow.ended.notify_one();
         for call in waiting {
@@ -172,14 +174,14 @@ async fn gather<V: Verb>(calls: &Queue<V>, flow: &Flow) -> Option<(Vec<V::Item>,
     Some((items, everyone))
 }
 
-async fn run<V: Verb>(pool: &Pool, items: &[V::Item]) -> Vec<Result<V::Answer>> {
-    match attempt::<V>(pool, items).await {
+async fn run<V: Verb>(verb: &V, pool: &Pool, items: &[V::Item]) -> Vec<Result<V::Answer>> {
+    match attempt(verb, pool, items).await {
         Ok(answers) => answers,
         Err(Fault::Row(error)) if items.len() > 1 => {
             tracing::warn!(%error, rows = items.len(), "a row spoilt its batch; running them one by one");
             let mut answers = Vec::with_capacity(items.len());
             for item in items {
-                match attempt::<V>(pool, std::slice::from_ref(item)).await {
+                match attempt(verb, pool, std::slice::from_ref(item)).await {
                     Ok(answer) => answers.extend(answer),
                     Err(fault) => answers.push(Err(fault.into())),
                 }
@@ -191,12 +193,13 @@ async fn run<V: Verb>(pool: &Pool, items: &[V::Item]) -> Vec<Result<V::Answer>> 
 }
 
 async fn attempt<V: Verb>(
+    verb: &V,
     pool: &Pool,
     items: &[V::Item],
 ) -> std::result::Result<Vec<Result<V::Answer>>, Fault> {
     let mut tries = 0;
     loop {
-        match once::<V>(pool, items).await {
+        match once(verb, pool, items).await {
             Err(Fault::Again(_)) if tries < RETRIES => {
                 tries += 1;
                 tokio::time::sleep(Duration::from_millis(5) * tries).await;
@@ -207,12 +210,13 @@ async fn attempt<V: Verb>(
 }
 
 async fn once<V: Verb>(
+    verb: &V,
     pool: &Pool,
     items: &[V::Item],
 ) -> std::result::Result<Vec<Result<V::Answer>>, Fault> {
     let mut client = pool.get().await.map_err(StoreError::from)?;
     before_commit().await?;
-    let answers = V::run(&mut client, items).await?;
+    let answers = verb.run(&mut client, items).await?;
     after_commit().await?;
     Ok(answers)
 }

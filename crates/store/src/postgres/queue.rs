@@ -103,6 +103,7 @@ pub(super) async fn live(tx: &impl GenericClient, ticket: &Ticket) -> Result<Liv
 }
 
 /// The verb behind [`Queue::heartbeat`].
+#[derive(Default)]
 pub struct Beat;
 
 /// Items are locked in their order, as the rows come in it: batches that lock them in different orders
@@ -138,6 +139,7 @@ impl Verb for Beat {
     }
 
     async fn run(
+        &self,
         client: &mut Client,
         items: &[Heartbeat],
     ) -> std::result::Result<Vec<Result<HeartbeatAnswer>>, Fault> {

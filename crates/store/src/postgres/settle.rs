@@ -19,6 +19,7 @@ use crate::moves::{Guard, Settle, Settled};
 use crate::vault::Sealed;
 
 /// The verb behind [`crate::moves::Queue::settle`].
+#[derive(Default)]
 pub struct End;
 
 impl Verb for End {
@@ -30,6 +31,7 @@ impl Verb for End {
     }
 
     async fn run(
+        &self,
         client: &mut Client,
         items: &[Settle],
     ) -> std::result::Result<Vec<Result<Settled>>, Fault> {
