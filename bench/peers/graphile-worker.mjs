@@ -6,6 +6,7 @@ import pg from "pg";
 import { drain, serve } from "./drain.mjs";
 
 const TASK = "noop";
+const WARM_UP = 200;
 const quiet = new Logger(() => (level, message) => {
   if (level === "error") console.error(message);
 });
@@ -76,48 +77,50 @@ async function warm(url, max) {
 }
 
 /** From just before a job is added to the start of its task, without the batching that costs latency. */
-async function latency(url, rate, count, uncounted) {
-  const pool = await warm(url, 12);
+async function latency(url, rate, count) {
+  const pool = await warm(url, 16);
   await runMigrations({ pgPool: pool, logger: quiet });
   const added = [];
   const millis = [];
-  let started = 0;
-  let finish;
-  const all = new Promise((resolve) => {
-    finish = resolve;
-  });
+  const starts = [];
   const noop = ({ number }) => {
     millis[number] = performance.now() - added[number];
-    started += 1;
-    if (started === count) finish();
+    starts[number]();
   };
   const runner = await run({
     pgPool: pool,
-    preset: { worker: { concurrentJobs: 4 } },
+    preset: { worker: { concurrentJobs: 10 } },
     logger: quiet,
     noHandleSignals: true,
     taskList: { [TASK]: noop },
   });
   const utils = await makeWorkerUtils({ pgPool: pool, logger: quiet });
-  const began = performance.now() + 200;
-  const adding = Array.from({ length: count }, async (_, number) => {
-    const due = began + (number * 1000) / rate;
-    await new Promise((resolve) => setTimeout(resolve, due - performance.now()));
+  const add = async (number) => {
+    const started = new Promise((resolve) => {
+      starts[number] = resolve;
+    });
     added[number] = performance.now();
     await utils.addJob(TASK, { number });
+    await started;
+  };
+  // One after the other, uncounted: connections, plans and compiled code warm up.
+  for (let number = 0; number < WARM_UP; number += 1) await add(number);
+  const began = performance.now() + 100;
+  const adding = Array.from({ length: count }, async (_, place) => {
+    const due = began + (place * 1000) / rate;
+    await new Promise((resolve) => setTimeout(resolve, due - performance.now()));
+    await add(WARM_UP + place);
   });
-  await Promise.all([all, ...adding]);
+  await Promise.all(adding);
   await runner.stop();
   await pool.end();
-  return { millis: millis.slice(uncounted) };
+  return { millis: millis.slice(WARM_UP) };
 }
 
 const [verb, url, ...numbers] = process.argv.slice(2);
 if (verb === "worker") {
   await serve(peer, url);
 } else {
-  const [first, second, third] = numbers.map(Number);
-  const seen =
-    verb === "start" ? await latency(url, first, second, third) : await drain(peer, url, first, second);
-  console.log(JSON.stringify(seen));
+  const measure = verb === "start" ? latency : drain.bind(null, peer);
+  console.log(JSON.stringify(await measure(url, ...numbers.map(Number))));
 }

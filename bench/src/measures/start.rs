@@ -103,7 +103,7 @@ async fn of_gateway(bench: &Bench, gateway: &Gateway) -> anyhow::Result<Round> {
 
 async fn of_peer(bench: &Bench, peer: &Peer) -> anyhow::Result<Round> {
     let before = Spent::by_ended_children(bench);
-    let micros = peer.start(JOBS_PER_SECOND, count(bench), UNCOUNTED).await?;
+    let micros = peer.start(JOBS_PER_SECOND, count(bench) - UNCOUNTED).await?;
     let others = Spent::by_ended_children(bench).others(bench, before);
     Ok(Round { micros, others })
 }
