@@ -28,9 +28,10 @@ struct Leased {
     tenant: String,
 }
 
-/// The figure of the spec. A round is over when each tenant that has work had its turn, so what was leased
-/// before the lone job, divided by how many tenants it belongs to, is how many rounds went by. Only batches
-/// asked for after the job was there count: it could not be in others.
+/// The figure of the spec. A round is over when each tenant that has work had its turn, so the turns before the
+/// lone job, divided by how many tenants had them, are how many rounds went by. What a tenant gets in one batch
+/// is one turn; one that goes on in the next batch counts twice. Only batches asked for after the job was there
+/// count: it could not be in others.
 pub async fn figure(bench: &Bench, gateway: &Gateway) -> anyhow::Result<Figure> {
     let mut api = gateway.api().await?;
     api.post("/tenants", json!({"slug": "lone", "name": "Lone"}).to_string()).await?;
@@ -51,14 +52,14 @@ pub async fn figure(bench: &Bench, gateway: &Gateway) -> anyhow::Result<Figure> 
         let posted = Instant::now();
         let job: serde_json::Value = serde_json::from_slice(&answer)?;
         let id = job["id"].as_str().context("a job without an id")?;
-        let (items, tenants) = tokio::select! {
+        let (turns, tenants) = tokio::select! {
             before = before(&mut leased, id, posted) => before?,
             error = failed(&mut workers) => return Err(error),
             () = tokio::time::sleep(PATIENCE) => anyhow::bail!("a lone job was not leased in time"),
         };
-        rounds.push(items as f64 / tenants.max(1) as f64);
+        rounds.push(turns as f64 / tenants.max(1) as f64);
         println!(
-            "lone job {:>2} on {}: {items} jobs of {tenants} tenants went before it",
+            "lone job {:>2} on {}: {turns} turns of {tenants} tenants went before it",
             trial + 1,
             gateway.kind
         );
@@ -68,29 +69,29 @@ pub async fn figure(bench: &Bench, gateway: &Gateway) -> anyhow::Result<Figure> 
     Ok(Figure::new(name, gateway.kind, Unit::Ratio, vec![most]).bound_to(Target::AtMost(2.0)))
 }
 
-/// How many jobs, of how many tenants, went before this one.
+/// How many turns, of how many tenants, went before this job.
 async fn before(
     leased: &mut mpsc::UnboundedReceiver<Leased>,
     id: &str,
     posted: Instant,
 ) -> anyhow::Result<(usize, usize)> {
-    let mut items = 0;
+    let mut turns = 0;
     let mut tenants = HashSet::new();
     // Those that came in its own batch did not go before it.
     let mut batch = None;
-    let mut in_batch: Vec<String> = Vec::new();
+    let mut in_batch = HashSet::new();
     loop {
         let job = leased.recv().await.context("no worker is left")?;
         if batch != Some(job.asked) {
             batch = Some(job.asked);
-            items += in_batch.len();
-            tenants.extend(in_batch.drain(..));
+            turns += in_batch.len();
+            tenants.extend(in_batch.drain());
         }
         if job.id == id {
-            return Ok((items, tenants.len()));
+            return Ok((turns, tenants.len()));
         }
         if job.asked >= posted {
-            in_batch.push(job.tenant);
+            in_batch.insert(job.tenant);
         }
     }
 }

@@ -4,7 +4,8 @@
 //! work: hints put a lane in, a claim that came back short takes it out. Priorities share by weight;
 //! within a priority tenants take turns, by weight; within a tenant its origins (sources) take turns, and
 //! within an origin its lanes. It is work-conserving: a lone tenant gets everything. The cost of a plan
-//! depends on how many items are asked for, not on the backlog or the number of tenants.
+//! depends on how many items are asked for, not on the backlog or the number of tenants. Only a plan for
+//! some lanes looks at tenants that have none of them, at each once.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -53,35 +54,68 @@ struct Class {
     tenants: Ring<TenantId, Ring<Option<Ulid>, Ring<LaneId, ()>>>,
 }
 
+/// Tenants at work for each item that a turn is long: where hundreds of tenants have a backlog, one that
+/// gets a few items at a time costs the database much less than one item each, since its rows lie together.
+const TENANTS_PER_STEP: usize = 128;
+/// The most items of a turn, for a tenant of weight 1.
+const TURN_MAX: u32 = 8;
+
 /// Things that take turns: the front one is next, and may keep its turn for a while (its deficit).
 #[derive(Debug)]
 struct Ring<K, V> {
-    order: VecDeque<K>,
-    members: HashMap<K, V>,
+    /// Places, the next one first. The places of those that left stay until they would be next, or are too
+    /// many: to find them would cost as much as the ring is long.
+    order: VecDeque<Place<K>>,
+    members: HashMap<K, (u64, V)>,
+    entered: u64,
     deficit: u32,
 }
 
+/// A member's place, with the number of its entry: it may have left and come back since.
+type Place<K> = (K, u64);
+
 impl<K, V> Default for Ring<K, V> {
     fn default() -> Self {
-        Ring { order: VecDeque::new(), members: HashMap::new(), deficit: 0 }
+        Ring { order: VecDeque::new(), members: HashMap::new(), entered: 0, deficit: 0 }
     }
 }
 
 impl<K: Copy + Eq + std::hash::Hash, V: Default> Ring<K, V> {
     fn enter(&mut self, key: K) -> &mut V {
-        self.members.entry(key).or_insert_with(|| {
-            self.order.push_back(key);
-            V::default()
-        })
+        let (_, member) = self.members.entry(key).or_insert_with(|| {
+            self.entered += 1;
+            self.order.push_back((key, self.entered));
+            (self.entered, V::default())
+        });
+        member
     }
 
     fn leave(&mut self, key: K) {
-        if self.members.remove(&key).is_some() {
-            if self.order.front() == Some(&key) {
-                self.deficit = 0;
-            }
-            self.order.retain(|known| *known != key);
+        self.members.remove(&key);
+        if self.order.len() > 2 * self.members.len() + 8 {
+            self.deficit = 0;
+            self.order.retain(|(key, entry)| is_at(&self.members, key, *entry));
         }
+    }
+
+    fn get(&mut self, key: K) -> Option<&mut V> {
+        self.members.get_mut(&key).map(|(_, member)| member)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Whose turn it is.
+    fn front(&mut self) -> Option<K> {
+        while let Some((key, entry)) = self.order.front() {
+            if is_at(&self.members, key, *entry) {
+                return Some(*key);
+            }
+            self.order.pop_front();
+            self.deficit = 0;
+        }
+        None
     }
 
     /// Ends the front's turn.
@@ -89,6 +123,26 @@ impl<K: Copy + Eq + std::hash::Hash, V: Default> Ring<K, V> {
         self.order.rotate_left(self.order.len().min(1));
         self.deficit = 0;
     }
+
+    /// Passes the front over, and keeps its place.
+    fn set_aside(&mut self, aside: &mut Vec<Place<K>>) {
+        aside.extend(self.order.pop_front());
+        self.deficit = 0;
+    }
+
+    /// Gives those that were passed over their places back.
+    fn take_back(&mut self, aside: Vec<Place<K>>) {
+        if !aside.is_empty() {
+            self.deficit = 0;
+        }
+        for place in aside.into_iter().rev() {
+            self.order.push_front(place);
+        }
+    }
+}
+
+fn is_at<K: Eq + std::hash::Hash, V>(members: &HashMap<K, (u64, V)>, key: &K, entry: u64) -> bool {
+    members.get(key).is_some_and(|(current, _)| *current == entry)
 }
 
 impl Turns {
@@ -131,8 +185,9 @@ impl Turns {
         let mut plan: Vec<Take> = Vec::new();
         let mut place: HashMap<LaneId, usize> = HashMap::new();
         let mut open = [true; 3];
+        let mut aside: [Vec<Place<TenantId>>; 3] = Default::default();
         for _ in 0..count {
-            let Some(lane) = self.pick(wanted, &mut open) else {
+            let Some(lane) = self.pick(wanted, &mut open, &mut aside) else {
                 break;
             };
             let generation = self.lanes[&lane].generation;
@@ -141,6 +196,9 @@ impl Turns {
                 plan.len() - 1
             });
             plan[index].count += 1;
+        }
+        for (class, aside) in self.classes.iter_mut().zip(aside) {
+            class.tenants.take_back(aside);
         }
         plan
     }
@@ -167,16 +225,21 @@ impl Turns {
         let origins = tenants.enter(key.tenant);
         let lanes = origins.enter(key.origin);
         lanes.leave(lane);
-        if lanes.order.is_empty() {
+        if lanes.is_empty() {
             origins.leave(key.origin);
         }
-        if origins.order.is_empty() {
+        if origins.is_empty() {
             tenants.leave(key.tenant);
         }
     }
 
     /// The next lane in turn: smooth weighted round robin over the priorities that have a wanted lane.
-    fn pick(&mut self, wanted: Wanted<'_>, open: &mut [bool; 3]) -> Option<LaneId> {
+    fn pick(
+        &mut self,
+        wanted: Wanted<'_>,
+        open: &mut [bool; 3],
+        aside: &mut [Vec<Place<TenantId>>; 3],
+    ) -> Option<LaneId> {
         loop {
             let total: i64 = Priority::ALL
                 .iter()
@@ -192,7 +255,7 @@ impl Turns {
                         std::cmp::Reverse(*class),
                     )
                 })?;
-            match self.pick_in(class, wanted) {
+            match self.pick_in(class, wanted, &mut aside[class as usize]) {
                 Some(lane) => {
                     for other in Priority::ALL.into_iter().filter(|other| open[*other as usize]) {
                         self.classes[other as usize].credit += i64::from(other.weight());
@@ -208,19 +271,23 @@ impl Turns {
         }
     }
 
-    fn pick_in(&mut self, class: Priority, wanted: Wanted<'_>) -> Option<LaneId> {
+    fn pick_in(
+        &mut self,
+        class: Priority,
+        wanted: Wanted<'_>,
+        aside: &mut Vec<Place<TenantId>>,
+    ) -> Option<LaneId> {
         let known = &self.lanes;
         let tenants = &mut self.classes[class as usize].tenants;
         if let Some(tenant) = wanted.tenant {
-            return pick_lane(tenants.members.get_mut(&tenant)?, known, wanted);
+            return pick_lane(tenants.get(tenant)?, known, wanted);
         }
-        for _ in 0..tenants.order.len() {
-            let tenant = *tenants.order.front()?;
+        while let Some(tenant) = tenants.front() {
             if tenants.deficit == 0 {
-                tenants.deficit = self.weights.get(&tenant).copied().unwrap_or(1);
+                let weight = self.weights.get(&tenant).copied().unwrap_or(1);
+                tenants.deficit = weight.saturating_mul(turn(tenants.members.len()));
             }
-            let found = pick_lane(tenants.members.get_mut(&tenant)?, known, wanted);
-            match found {
+            match pick_lane(tenants.get(tenant)?, known, wanted) {
                 Some(lane) => {
                     tenants.deficit -= 1;
                     if tenants.deficit == 0 {
@@ -228,11 +295,16 @@ impl Turns {
                     }
                     return Some(lane);
                 }
-                None => tenants.rotate(),
+                None => tenants.set_aside(aside),
             }
         }
         None
     }
+}
+
+/// How many items a tenant of weight 1 may take before the next one's turn.
+fn turn(tenants: usize) -> u32 {
+    u32::try_from(tenants / TENANTS_PER_STEP).unwrap_or(TURN_MAX).clamp(1, TURN_MAX)
 }
 
 /// The next wanted lane of a tenant: its origins take turns, and their lanes.
@@ -241,11 +313,11 @@ fn pick_lane(
     known: &HashMap<LaneId, Known>,
     wanted: Wanted<'_>,
 ) -> Option<LaneId> {
-    for _ in 0..origins.order.len() {
-        let origin = *origins.order.front()?;
-        let lanes = origins.members.get_mut(&origin)?;
-        for _ in 0..lanes.order.len() {
-            let lane = *lanes.order.front()?;
+    for _ in 0..origins.members.len() {
+        let origin = origins.front()?;
+        let lanes = origins.get(origin)?;
+        for _ in 0..lanes.members.len() {
+            let lane = lanes.front()?;
             lanes.rotate();
             if wanted.lane.is_none_or(|holds| holds(&known[&lane].lane)) {
                 origins.rotate();
@@ -386,6 +458,52 @@ mod tests {
         let plan = turns.plan(10, Wanted { tenant: None, lane: Some(&odd) });
         assert_eq!(plan.iter().map(|take| take.count).sum::<u32>(), 10);
         assert!(plan.iter().all(|take| take.lane != LaneId(2)));
+    }
+
+    #[test]
+    fn where_very_many_tenants_wait_each_takes_a_few_at_a_turn() {
+        let mut turns = Turns::default();
+        for id in 1..=1000 {
+            turns.hint(&lane(id, id as i32, Priority::Webhook, 1));
+        }
+        let plan = turns.plan(700, Wanted::default());
+        assert_eq!((plan.len(), plan[0].count), (100, 7));
+        // Whoever comes waits for one turn of each other.
+        turns.hint(&lane(1001, 1001, Priority::Webhook, 1));
+        let plan = turns.plan(7001, Wanted::default());
+        assert!(plan.iter().any(|take| take.lane == LaneId(1001)));
+    }
+
+    #[test]
+    fn a_plan_for_some_lanes_looks_at_each_other_tenant_once_and_leaves_it_its_turn() {
+        let mut turns = Turns::default();
+        for id in 1..=1000 {
+            turns.hint(&lane(id, id as i32, Priority::Webhook, 1));
+        }
+        let asked = std::cell::Cell::new(0);
+        let last = |lane: &Lane| {
+            asked.set(asked.get() + 1);
+            lane.id == LaneId(1000)
+        };
+        let plan = turns.plan(100, Wanted { tenant: None, lane: Some(&last) });
+        assert_eq!((plan.len(), plan[0].count), (1, 100));
+        assert_eq!(asked.get(), 999 + 100);
+        assert_eq!(turns.plan(1, Wanted::default())[0].lane, LaneId(1));
+    }
+
+    #[test]
+    fn places_of_those_that_left_do_not_pile_up() {
+        let mut turns = Turns::default();
+        let (one, two) = (lane(1, 1, Priority::Webhook, 1), lane(2, 2, Priority::Webhook, 1));
+        turns.hint(&one);
+        for _ in 0..1000 {
+            turns.hint(&two);
+            let plan = turns.plan(1, Wanted { tenant: Some(TenantId(2)), lane: None });
+            turns.report(plan[0], 0);
+        }
+        assert_eq!(turns.len(), 1);
+        assert!(turns.classes[Priority::Webhook as usize].tenants.order.len() < 20);
+        assert_eq!(turns.plan(5, Wanted::default())[0].count, 5);
     }
 
     proptest! {
