@@ -37,6 +37,8 @@ pub struct Directory {
     sources: Cache<SourceId, Option<Arc<LiveSource>>>,
     keys: Cache<[u8; 32], Option<Key>>,
     tenants: Cache<(), Arc<Tenants>>,
+    /// Held by whoever reads all tenants, so that the others wait for that and do not read them too.
+    reading_tenants: tokio::sync::Mutex<()>,
     lanes: RwLock<HashMap<LaneKey, Arc<Lane>>>,
     lanes_by_id: RwLock<HashMap<LaneId, Arc<Lane>>>,
 }
@@ -57,6 +59,7 @@ impl Directory {
             sources: Cache::new(ttl),
             keys: Cache::new(ttl),
             tenants: Cache::new(ttl),
+            reading_tenants: tokio::sync::Mutex::default(),
             lanes: RwLock::default(),
             lanes_by_id: RwLock::default(),
         }
@@ -102,6 +105,10 @@ impl Directory {
     }
 
     async fn tenants(&self) -> Result<Arc<Tenants>> {
+        if let Some(found) = self.tenants.get(&()) {
+            return Ok(found);
+        }
+        let _reading = self.reading_tenants.lock().await;
         if let Some(found) = self.tenants.get(&()) {
             return Ok(found);
         }
