@@ -248,8 +248,7 @@ impl Core {
     fn reopen(&self) -> Result<Connection> {
         failpoint::pass("sqlite.reopen")?;
         let connection = connect(&self.path, self.durability, &self.log)?;
-        // Something is really read and really written and synced: a disk that is full, or that refuses
-        // writes, opens as well as any other.
+        // Something is read, and something is written and synced: only that shows that the disk takes it.
         connection
             .execute_batch(&format!(
                 "BEGIN IMMEDIATE; SELECT count(*) FROM tenants;
