@@ -9,6 +9,10 @@ use http_body_util::BodyExt;
 /// How long a sender may take for the whole body.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How much memory a declared length gets before anything has come: a thousand peers may declare much, send
+/// a little, and wait.
+const RESERVED_BYTES_MAX: usize = 64 * 1024;
+
 /// How much of a refused body is read so that the sender can finish and read the refusal.
 const LINGER_BYTES: usize = 4 * 1024 * 1024;
 const LINGER_TIME: Duration = Duration::from_secs(2);
@@ -56,7 +60,7 @@ async fn collect(
             None if whole.is_empty() => first = Some(data),
             None => whole.extend_from_slice(&data),
             Some(piece) => {
-                whole.reserve(declared.unwrap_or(0).min(bytes_max));
+                whole.reserve(declared.unwrap_or(0).min(RESERVED_BYTES_MAX));
                 whole.extend_from_slice(&piece);
                 whole.extend_from_slice(&data);
             }
