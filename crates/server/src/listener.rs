@@ -1,5 +1,7 @@
 //! The HTTP listener: real timeouts and limits on everything a peer can do to a connection.
 
+mod patient;
+
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,8 +23,12 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use wakepost_store::failpoint;
 
+use patient::Patient;
+
 /// How long a peer may take to send its headers; also how long an idle connection is kept.
 pub const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a peer may take nothing of what waits to be sent to it.
+const READING_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many headers a request may have.
 const HEADERS_MAX: usize = 100;
 /// How long a request's URI may be.
@@ -119,7 +125,9 @@ fn connection(
         .max_local_error_reset_streams(Some(100))
         .keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(HEADERS_TIMEOUT);
-    let served = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    let served = builder
+        .serve_connection(TokioIo::new(Patient::new(stream, READING_TIMEOUT)), service)
+        .into_owned();
     let watched = graceful.watch(served);
     // The versions' own timers begin once the version is known: a peer that says nothing, or half of
     // HTTP/2's first line, would otherwise be kept for ever.
