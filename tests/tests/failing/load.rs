@@ -24,6 +24,8 @@ pub struct Told {
     pub jobs: HashMap<String, Option<&'static str>>,
     /// The last fence of each job.
     fences: HashMap<String, u64>,
+    /// The run that was told to execute the effect of each job, unless it was said not to be done.
+    begun: HashMap<String, u64>,
     /// How often the effect of each job was executed.
     pub executed: HashMap<String, u32>,
     /// The result of effects that were told to be committed.
@@ -109,7 +111,10 @@ impl Load {
             "kinds": ["vanishing", "doubtful"]});
         for lease in self.lease(ask).await {
             if lease.job["kind"] == "doubtful" {
-                self.call(&lease, "effects", json!({"key": EFFECT})).await;
+                let begun = self.call(&lease, "effects", json!({"key": EFFECT})).await;
+                if begun.is_some_and(|begun| begun.json()["decision"] == "execute") {
+                    self.told.begun.insert(lease.id().to_owned(), lease.fence());
+                }
             }
             self.told.ghosts.push(lease);
         }
@@ -179,6 +184,9 @@ impl Load {
         match begun["decision"].as_str() {
             Some("execute") => {
                 assert_eq!(known, None, "E1: executed after it was committed");
+                let before = self.told.begun.insert(lease.id().to_owned(), lease.fence());
+                let same = before.is_none_or(|before| before == lease.fence());
+                assert!(same, "E2: two runs of {} were told to execute", lease.id());
                 let count = self.told.executed.entry(lease.id().to_owned()).or_default();
                 *count += 1;
                 assert_eq!(*count, 1, "E2: {} executed again", lease.id());
@@ -217,6 +225,9 @@ impl Load {
             let id = job["id"].as_str().expect("an id");
             let done = self.told.executed.contains_key(id);
             let outcome = if done { "committed" } else { "not_done" };
+            if !done {
+                self.told.begun.remove(id);
+            }
             let word = json!({"outcome": outcome, "note": "looked it up"});
             let path = format!("/jobs/{id}/effects/{EFFECT}/resolve");
             let answer = self.client.post(&path, word).await;
