@@ -70,7 +70,7 @@ places! {
     effect_before_commit: "effect.before_commit", Kill, 1;
     effect_after_commit: "effect.after_commit", Kill, 1;
     replay_before_commit: "replay.before_commit", Kill, 1;
-    wake_lost: "wake.lost", Error, 1;
+    wake_lost: "wake.lost", Error, 3;
     retention_mid_batch: "retention.mid_batch", Kill, 2;
     migration_mid_step: "migration.mid_step", Kill, 1;
     shutdown_mid_drain: "shutdown.mid_drain", Kill, 1;
