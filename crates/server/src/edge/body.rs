@@ -1,5 +1,8 @@
 //! Reading a body once, bounded in size and in time.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -34,7 +37,13 @@ pub async fn read(body: Body, declared: Option<usize>, bytes_max: usize) -> Resu
         linger(body);
         return Err(NoBody::TooLarge);
     }
-    match tokio::time::timeout(BODY_TIMEOUT, collect(body, declared, bytes_max)).await {
+    let mut reading = pin!(collect(body, declared, bytes_max));
+    // The usual body is there with its head, and needs no timer.
+    let at_once = poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await;
+    if let Poll::Ready(read) = at_once {
+        return read;
+    }
+    match Box::pin(tokio::time::timeout(BODY_TIMEOUT, reading)).await {
         Ok(read) => read,
         Err(_) => Err(NoBody::TooSlow),
     }
