@@ -2,6 +2,7 @@
 //! read; then it goes on without a restart, with nothing lost and nothing doubled.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -118,11 +119,27 @@ async fn a_full_disk_on_sqlite() {
     story.goes_on().await;
 }
 
-/// The files cannot be written, whoever has them open; as root sees it on ext4, for one.
-fn set_immutable(gateway: &Gateway, on: bool) -> bool {
-    let files = ["wakepost.db", "wakepost.db-wal"].map(|file| gateway.data_dir().join(file));
-    let word = if on { "+i" } else { "-i" };
-    Command::new("chattr").arg(word).args(files).output().is_ok_and(|ran| ran.status.success())
+/// While this lives the files cannot be written, not even by who has them open. It must end even with a test
+/// that fails: nobody can remove them either.
+struct Immutable([PathBuf; 2]);
+
+impl Immutable {
+    fn set(gateway: &Gateway) -> Immutable {
+        let files = ["wakepost.db", "wakepost.db-wal"].map(|file| gateway.data_dir().join(file));
+        let ran = Command::new("chattr").arg("+i").args(&files).output().expect("chattr");
+        let immutable = Immutable(files);
+        assert!(ran.status.success(), "chattr worked a moment ago");
+        immutable
+    }
+}
+
+impl Drop for Immutable {
+    fn drop(&mut self) {
+        let ran = Command::new("chattr").arg("-i").args(&self.0).output();
+        if !ran.is_ok_and(|ran| ran.status.success()) {
+            eprintln!("{:?} are left immutable", self.0);
+        }
+    }
 }
 
 /// Whether files can be made immutable here, and then really are.
@@ -145,12 +162,12 @@ async fn a_read_only_database_on_sqlite() {
         return println!("skipped: open files cannot be made read-only here");
     }
     let mut story = Story::begin(Gateway::start(Database::Sqlite).await).await;
-    assert!(set_immutable(&story.gateway, true), "chattr worked a moment ago");
+    let immutable = Immutable::set(&story.gateway);
     for round in 0..3 {
         story.takes_nothing(round).await;
         story.can_be_read().await;
     }
-    assert!(set_immutable(&story.gateway, false), "chattr worked a moment ago");
+    drop(immutable);
     story.goes_on().await;
 }
 
