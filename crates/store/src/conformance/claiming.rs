@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::transition::Ending;
 use wakepost_domain::work::{HeldReason, State, WorkKind};
@@ -136,6 +137,34 @@ pub async fn a_claim_keeps_to_its_lanes_and_counts(harness: &impl Harness) {
     assert_eq!(inboxes.each_ref().map(of), [3, 5, 0]);
     assert!(world.claim(a).up_to(0).take().await.is_empty());
     assert_eq!(world.claim(a).up_to(10).take().await.len(), 2);
+}
+
+pub async fn workers_that_claim_at_once_each_get_their_own_under_their_own_lease(
+    harness: &impl Harness,
+) {
+    const WORKERS: u64 = 8;
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let waiting = world.accepted_many(&inbox, 30).await;
+    let asking = (1..=WORKERS).map(|n| {
+        let asked = world.claim(&inbox).by(&format!("worker-{n}")).up_to(5).leased_s(100 * n);
+        async move { (n, asked.take().await) }
+    });
+    let mut claimed = HashSet::new();
+    for (n, items) in join_all(asking).await {
+        assert!(items.len() <= 5, "worker {n} asked for 5 and got {}", items.len());
+        for item in items {
+            assert_eq!(item.ticket.lease_s as u64, 100 * n);
+            let row = world.row(inbox.tenant, item.ticket.work).await;
+            assert_eq!(row.worker, Some(format!("worker-{n}")));
+            assert_near(
+                item.lease_expires_at,
+                world.now().await.after(Duration::from_secs(100 * n)),
+            );
+            assert!(claimed.insert(item.ticket.work), "claimed twice");
+        }
+    }
+    assert_eq!(claimed, waiting.into_iter().collect());
 }
 
 pub async fn a_lane_that_is_empty_or_unknown_has_nothing(harness: &impl Harness) {

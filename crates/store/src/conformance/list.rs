@@ -75,6 +75,7 @@ macro_rules! conformance_list {
                 the_fence_grows_with_every_claim,
                 only_waiting_items_are_claimed,
                 a_claim_keeps_to_its_lanes_and_counts,
+                workers_that_claim_at_once_each_get_their_own_under_their_own_lease,
                 a_lane_that_is_empty_or_unknown_has_nothing,
                 two_nodes_never_claim_the_same_item,
                 work_that_arrives_while_it_is_claimed_is_run_once,

@@ -36,7 +36,7 @@ const QUEUE: usize = 32_768;
 const RETRIES: u32 = 3;
 
 /// A verb whose callers share statements.
-pub trait Verb: Default + Send + Sync + 'static {
+pub trait Verb: Send + Sync + 'static {
     /// What one caller asks.
     type Item: Send + Sync + 'static;
     /// What it is answered.
@@ -96,11 +96,11 @@ type Queue<V> = Mutex<mpsc::Receiver<Call<V>>>;
 
 impl<V: Verb> Batcher<V> {
     /// Starts the workers. They end when the batcher is dropped and what waits is done.
-    pub fn start(pool: Pool, admission: Admission) -> Batcher<V> {
+    pub fn start(verb: V, pool: Pool, admission: Admission) -> Batcher<V> {
         let (queue, calls) = mpsc::channel(QUEUE);
         let calls = Arc::new(Mutex::new(calls));
         let flow = Arc::<Flow>::default();
-        let verb = Arc::<V>::default();
+        let verb = Arc::new(verb);
         for _ in 0..WORKERS {
             tokio::spawn(serve(verb.clone(), pool.clone(), calls.clone(), flow.clone()));
         }

@@ -1,18 +1,22 @@
 //! Claiming: one statement for all lanes, hard caps, and a lower bound that keeps it cheap.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{Client, GenericClient, Transaction};
 use tokio_postgres::Row;
+use uuid::Uuid;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, TenantId, WorkId};
 
+use super::batch::Verb;
+use super::fault::Fault;
 use super::marks::{LOW_LAG, LowMarks};
 use super::rows::{code, execute, get, id, opt_id, query, text, time};
-use super::{Postgres, after_commit, before_commit, commit};
+use super::{Postgres, commit};
 use crate::error::Result;
 use crate::failpoint;
 use crate::moves::{ClaimLane, ClaimRequest, Claimed};
@@ -31,7 +35,9 @@ impl Postgres {
             false => self.claim_capped(&request.worker, &capped).await?,
         };
         if !free.is_empty() {
-            match self.claim_free(&request.worker, &free).await {
+            let lanes = free.into_iter().cloned().collect();
+            let free = ClaimRequest { worker: request.worker.clone(), lanes };
+            match self.inner.claims.submit(vec![free]).await.pop().unwrap_or(Ok(Vec::new())) {
                 Ok(rows) => claimed.extend(rows),
                 Err(error) if claimed.is_empty() => return Err(error),
                 // What the first half got is committed: it must reach its worker.
@@ -39,17 +45,6 @@ impl Postgres {
             }
         }
         failpoint::pass_async("claim.after_commit").await?;
-        Ok(claimed)
-    }
-
-    async fn claim_free(&self, worker: &str, lanes: &[&ClaimLane]) -> Result<Vec<Claimed>> {
-        let client = self.hot().await?;
-        let takes: Vec<Take<'_>> =
-            lanes.iter().map(|lane| Take { lane, count: lane.count, caps: None }).collect();
-        failpoint::pass_async("claim.before_commit").await?;
-        before_commit().await?;
-        let (claimed, _) = claim(&client, &self.inner.low_marks, worker, &takes).await?;
-        after_commit().await?;
         Ok(claimed)
     }
 
@@ -81,29 +76,71 @@ impl Postgres {
         lanes: &[&ClaimLane],
     ) -> Result<Vec<Claimed>> {
         let takes: Vec<Take<'_>> =
-            lanes.iter().filter_map(|lane| Take::within(lane, &mut counters)).collect();
+            lanes.iter().filter_map(|lane| Take::within(worker, lane, &mut counters)).collect();
         if takes.is_empty() {
             return Ok(Vec::new());
         }
-        let (claimed, counts) = claim(&tx, &self.inner.low_marks, worker, &takes).await?;
-        count_running(&tx, &takes, &counts).await?;
+        let claimed = claim(&tx, &self.inner.low_marks, &takes).await?;
+        count_running(&tx, &takes, &claimed).await?;
         failpoint::pass_async("claim.before_commit").await?;
         commit(tx).await?;
-        Ok(claimed)
+        Ok(claimed.into_iter().flatten().collect())
     }
 }
 
-/// What to take from one lane.
+/// The verb behind claims of lanes without caps. Workers that ask at the same time share a statement: apart,
+/// each would walk past what the others are claiming.
+pub struct Claims(pub Arc<LowMarks>);
+
+impl Verb for Claims {
+    type Item = ClaimRequest;
+    type Answer = Vec<Claimed>;
+
+    /// Bounds the items that one statement claims.
+    fn bytes(request: &ClaimRequest) -> usize {
+        request.lanes.iter().map(|lane| lane.count as usize).sum::<usize>() * BYTES_PER_ITEM
+    }
+
+    async fn run(
+        &self,
+        client: &mut Client,
+        requests: &[ClaimRequest],
+    ) -> std::result::Result<Vec<Result<Vec<Claimed>>>, Fault> {
+        failpoint::pass_async("claim.before_commit").await?;
+        let takes: Vec<Take<'_>> = requests.iter().flat_map(Take::all).collect();
+        let mut claimed = claim(client, &self.0, &takes).await?.into_iter();
+        let mut of =
+            |request: &ClaimRequest| claimed.by_ref().take(request.lanes.len()).flatten().collect();
+        Ok(requests.iter().map(|request| Ok(of(request))).collect())
+    }
+}
+
+/// About as much as a claimed item takes on its way to its worker.
+const BYTES_PER_ITEM: usize = 1024;
+
+/// What one worker takes from one lane.
 struct Take<'a> {
+    worker: &'a str,
     lane: &'a ClaimLane,
     count: u32,
     /// The counters that each item will hold, separated by spaces.
     caps: Option<String>,
 }
 
-impl Take<'_> {
+impl<'a> Take<'a> {
+    /// All that is asked for, of lanes that have no caps.
+    fn all(request: &'a ClaimRequest) -> impl Iterator<Item = Take<'a>> {
+        let worker = request.worker.as_str();
+        let take = move |lane: &'a ClaimLane| Take { worker, lane, count: lane.count, caps: None };
+        request.lanes.iter().map(take)
+    }
+
     /// As much as the caps leave room for; that room is then taken, for lanes may share a cap.
-    fn within<'a>(lane: &'a ClaimLane, counters: &mut BTreeMap<String, i64>) -> Option<Take<'a>> {
+    fn within(
+        worker: &'a str,
+        lane: &'a ClaimLane,
+        counters: &mut BTreeMap<String, i64>,
+    ) -> Option<Take<'a>> {
         let names: Vec<String> = lane.caps.iter().map(|cap| cap.scope.text()).collect();
         let running = |name: &String| counters.get(name).copied().unwrap_or(0);
         let room = lane
@@ -116,7 +153,7 @@ impl Take<'_> {
         for name in &names {
             *counters.entry(name.clone()).or_default() += i64::from(count);
         }
-        Some(Take { lane, count, caps: Some(names.join(" ")) })
+        Some(Take { worker, lane, count, caps: Some(names.join(" ")) })
     }
 }
 
@@ -149,11 +186,15 @@ async fn make_counters(client: &Client, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-async fn count_running(tx: &Transaction<'_>, takes: &[Take<'_>], counts: &[usize]) -> Result<()> {
+async fn count_running(
+    tx: &Transaction<'_>,
+    takes: &[Take<'_>],
+    claimed: &[Vec<Claimed>],
+) -> Result<()> {
     let mut got: BTreeMap<&str, i32> = BTreeMap::new();
-    for (take, count) in takes.iter().zip(counts).filter(|(_, count)| **count > 0) {
+    for (take, claimed) in takes.iter().zip(claimed).filter(|(_, claimed)| !claimed.is_empty()) {
         for name in take.caps.as_deref().unwrap_or_default().split(' ') {
-            *got.entry(name).or_default() += *count as i32;
+            *got.entry(name).or_default() += claimed.len() as i32;
         }
     }
     if got.is_empty() {
@@ -172,82 +213,110 @@ async fn count_running(tx: &Transaction<'_>, takes: &[Take<'_>], counts: &[usize
 
 /// Each lane is one short walk along its index, past what others are claiming just now. `low` keeps the
 /// walk from dead entries that vacuum could not remove yet; it never hides what was made in the last
-/// [`LOW_LAG`].
+/// [`LOW_LAG`]. Takes of one lane share what its walk finds: each has the items after `past` of them.
 const CLAIM: &str = "
-WITH taken AS MATERIALIZED (
-  SELECT w.tenant, w.id, t.lease_ms, t.run_ms, t.caps
-  FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[])
-    AS t (lane, take, lease_ms, run_ms, caps, low)
+WITH found AS MATERIALIZED (
+  SELECT l.lane, w.tenant, w.id, w.nth
+  FROM unnest($1::bigint[], $2::int[], $3::bigint[]) AS l (lane, count, low)
   CROSS JOIN LATERAL (
-    SELECT tenant, id FROM work
-    WHERE lane = t.lane AND state <= 2 AND NOT behind AND run_at <= wakepost_now()
-      AND run_at >= least(t.low, wakepost_now() - $7::bigint)
-    ORDER BY run_at, id LIMIT t.take FOR UPDATE SKIP LOCKED) w
+    SELECT tenant, id, row_number() OVER () AS nth FROM (
+      SELECT tenant, id FROM work
+      WHERE lane = l.lane AND state <= 2 AND NOT behind AND run_at <= wakepost_now()
+        AND run_at >= least(l.low, wakepost_now() - $4::bigint)
+      ORDER BY run_at, id LIMIT l.count FOR UPDATE SKIP LOCKED) w) w
+), taken AS MATERIALIZED (
+  SELECT f.tenant, f.id, t.nth, t.worker, t.lease_ms, t.run_ms, t.caps
+  FROM found f
+  JOIN unnest($5::bigint[], $6::int[], $7::int[], $8::text[], $9::bigint[], $10::bigint[], $11::text[])
+    WITH ORDINALITY AS t (lane, past, count, worker, lease_ms, run_ms, caps, nth)
+    ON t.lane = f.lane AND f.nth > t.past AND f.nth <= t.past + t.count
 )
 UPDATE work w
-SET state = 5, attempts = w.attempts + 1, fence = w.fence + 1, worker = $8::text,
+SET state = 5, attempts = w.attempts + 1, fence = w.fence + 1, worker = t.worker,
     started_at = wakepost_now(),
     lease_expires_at = wakepost_now() + least(t.lease_ms, t.run_ms),
     run_deadline = wakepost_now() + t.run_ms,
     caps = t.caps, held_reason = NULL, cancel_at = NULL
 FROM taken t WHERE w.tenant = t.tenant AND w.id = t.id
 RETURNING w.tenant, w.id, w.kind, w.lane, w.fence, w.attempts, w.max_attempts, w.event_id, w.scope,
-          w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL";
+          w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL, t.nth";
 
-/// What was claimed, oldest first in each lane, and how many rows that is by lane.
+/// What was claimed by each take, oldest first.
 async fn claim(
     client: &impl GenericClient,
     low_marks: &LowMarks,
-    worker: &str,
     takes: &[Take<'_>],
-) -> Result<(Vec<Claimed>, Vec<usize>)> {
+) -> std::result::Result<Vec<Vec<Claimed>>, Fault> {
+    let mut lanes: BTreeMap<LaneId, i32> = BTreeMap::new();
+    let mut past = Vec::with_capacity(takes.len());
+    for take in takes {
+        let count = lanes.entry(take.lane.lane).or_default();
+        past.push(*count);
+        *count = count.saturating_add(i32::try_from(take.count).unwrap_or(i32::MAX));
+    }
+    let lows: Vec<i64> = lanes.keys().map(|lane| low_marks.low(*lane)).collect();
     macro_rules! column {
         ($take:ident => $of:expr) => {
             takes.iter().map(|$take| $of).collect::<Vec<_>>()
         };
     }
-    let lows = column!(take => low_marks.low(take.lane.lane));
     let rows = query(
         client,
         CLAIM,
         &[
+            &lanes.keys().map(|lane| lane.0).collect::<Vec<_>>(),
+            &lanes.values().copied().collect::<Vec<_>>(),
+            &lows,
+            &millis(LOW_LAG),
             &column!(take => take.lane.lane.0),
+            &past,
             &column!(take => i32::try_from(take.count).unwrap_or(i32::MAX)),
+            &column!(take => text(take.worker)),
             &column!(take => millis(take.lane.lease)),
             &column!(take => millis(take.lane.run_timeout)),
             &column!(take => take.caps.as_deref()),
-            &lows,
-            &millis(LOW_LAG),
-            &text(worker),
         ],
     )
     .await?;
-    let mut by_lane: HashMap<LaneId, Vec<&Row>> = HashMap::new();
-    for row in &rows {
-        by_lane.entry(LaneId(get(row, 3)?)).or_default().push(row);
-    }
-    let mut claimed = Vec::with_capacity(rows.len());
-    let mut counts = Vec::with_capacity(takes.len());
-    for (take, low) in takes.iter().zip(&lows) {
-        let rows = by_lane.remove(&take.lane.lane).unwrap_or_default();
-        counts.push(rows.len());
-        // RETURNING promises no order; workers should see the oldest first.
-        let mut found =
-            rows.iter().map(|row| Ok((get(row, 11)?, *row))).collect::<Result<Vec<(i64, _)>>>()?;
-        found.sort_by_key(|(run_at, row)| (*run_at, id(row, 1).ok()));
-        if let Some((oldest, row)) = found.first() {
-            let full = found.len() >= take.count as usize;
-            low_marks.learn(take.lane.lane, *low, full.then_some(*oldest), get(row, 9)?);
+    let mut found: HashMap<LaneId, Found> = HashMap::new();
+    let mut placed = rows.iter().map(place).collect::<Result<Vec<_>>>()?;
+    // RETURNING promises no order; workers should see the oldest first.
+    placed.sort_unstable_by_key(|(place, _)| *place);
+    let mut claimed: Vec<Vec<Claimed>> = takes.iter().map(|_| Vec::new()).collect();
+    for ((run_at, _), row) in placed {
+        let lane = found.entry(LaneId(get(row, 3)?)).or_insert(Found { oldest: run_at, count: 0 });
+        lane.count += 1;
+        let nth = usize::try_from(get::<i64>(row, 13)? - 1).unwrap_or(usize::MAX);
+        let Some((take, claimed)) = takes.get(nth).zip(claimed.get_mut(nth)) else {
+            continue;
+        };
+        match claimed_row(row, take.lane) {
+            Ok(item) => claimed.push(item),
+            // It is committed as claimed; its lease will end, and the others must not suffer.
+            Err(error) => tracing::error!(%error, "a claimed row cannot be read"),
         }
-        for (_, row) in found {
-            match claimed_row(row, take.lane) {
-                Ok(item) => claimed.push(item),
-                // It is committed as claimed; its lease will end, and the others must not suffer.
-                Err(error) => tracing::error!(%error, "a claimed row cannot be read"),
+    }
+    if let Some(row) = rows.first() {
+        let now = get(row, 9)?;
+        for ((lane, count), low) in lanes.iter().zip(&lows) {
+            if let Some(found) = found.get(lane) {
+                let full = found.count >= *count;
+                low_marks.learn(*lane, *low, full.then_some(found.oldest), now);
             }
         }
     }
-    Ok((claimed, counts))
+    Ok(claimed)
+}
+
+/// What one lane had.
+struct Found {
+    oldest: i64,
+    count: i32,
+}
+
+/// A claimed row, and its place in its lane.
+fn place(row: &Row) -> Result<((i64, Uuid), &Row)> {
+    Ok(((get(row, 11)?, get(row, 1)?), row))
 }
 
 pub(super) fn millis(duration: Duration) -> i64 {

@@ -1,6 +1,6 @@
 //! PostgreSQL: one database, many nodes.
 //!
-//! The hot moves (accept, heartbeat, settle) go through a group-commit batcher each (`batch`): whole
+//! The hot moves (accept, claim, heartbeat, settle) go through a group-commit batcher each (`batch`): whole
 //! batches as arrays in one statement, so that a round trip and a commit are shared by whoever is there.
 //! Everything else is one short transaction on a pooled connection. Time is the database's
 //! (`wakepost_now()`), and no connection carries state from one move to the next, so that a
@@ -37,11 +37,15 @@ use deadpool_postgres::{Client, Pool, Transaction};
 use crate::admission::Admission;
 use crate::error::Result;
 use crate::failpoint;
+use accept::Accept;
 use batch::Batcher;
+use claim::Claims;
 use connect::{Dial, Fresh};
 use hub::Hub;
 use marks::{LowMarks, RescueMark};
 use prune::Walk;
+use queue::Beat;
+use settle::End;
 
 pub use migrate::{Pending, SCHEMA_VERSION};
 
@@ -76,10 +80,11 @@ struct Inner {
     cool: Pool,
     fresh: Fresh,
     admission: Admission,
-    accepts: Batcher<accept::Accept>,
-    heartbeats: Batcher<queue::Beat>,
-    settles: Batcher<settle::End>,
-    low_marks: LowMarks,
+    accepts: Batcher<Accept>,
+    claims: Batcher<Claims>,
+    heartbeats: Batcher<Beat>,
+    settles: Batcher<End>,
+    low_marks: Arc<LowMarks>,
     rescue_mark: RescueMark,
     walk: Walk,
     hub: Hub,
@@ -108,11 +113,13 @@ impl Postgres {
         let hot = dial.pool(size / 2, connect::HOT, &fresh)?;
         let cool = dial.pool(size - size / 2, connect::COOL, &fresh)?;
         let admission = Admission::default();
+        let low_marks = Arc::<LowMarks>::default();
         let inner = Inner {
-            accepts: Batcher::start(hot.clone(), admission.clone()),
-            heartbeats: Batcher::start(hot.clone(), admission.clone()),
-            settles: Batcher::start(hot.clone(), admission.clone()),
-            low_marks: LowMarks::default(),
+            accepts: Batcher::start(Accept::default(), hot.clone(), admission.clone()),
+            claims: Batcher::start(Claims(low_marks.clone()), hot.clone(), admission.clone()),
+            heartbeats: Batcher::start(Beat, hot.clone(), admission.clone()),
+            settles: Batcher::start(End, hot.clone(), admission.clone()),
+            low_marks,
             rescue_mark: RescueMark::default(),
             walk: Walk::default(),
             hub: Hub::start(hot.clone()),

@@ -103,7 +103,6 @@ pub(super) async fn live(tx: &impl GenericClient, ticket: &Ticket) -> Result<Liv
 }
 
 /// The verb behind [`Queue::heartbeat`].
-#[derive(Default)]
 pub struct Beat;
 
 /// Items are locked in their order, as the rows come in it: batches that lock them in different orders

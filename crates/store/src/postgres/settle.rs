@@ -19,7 +19,6 @@ use crate::moves::{Guard, Settle, Settled};
 use crate::vault::Sealed;
 
 /// The verb behind [`crate::moves::Queue::settle`].
-#[derive(Default)]
 pub struct End;
 
 impl Verb for End {
