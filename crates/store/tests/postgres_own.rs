@@ -555,6 +555,11 @@ async fn the_cost_of_a_job_does_not_grow_with_the_backlog_even_if_plans_were_mad
     for n in 0..10 {
         some_jobs(&store, one, COUNT, &format!("first {n}")).await;
     }
+    // A queue is mostly empty, and that is what the planner believes of it.
+    raw.batch_execute("VACUUM (ANALYZE, TRUNCATE false) work").await.unwrap();
+    for n in 0..10 {
+        some_jobs(&store, one, COUNT, &format!("second {n}")).await;
+    }
     raw.batch_execute(&format!(
         "CREATE TEMP TABLE new AS SELECT n, lpad(to_hex(wakepost_now() - n), 12, '0') AS ms,
                                          gen_random_uuid() AS chance FROM generate_series(1, {BACKLOG}) n;
@@ -593,7 +598,7 @@ async fn the_cost_of_a_job_does_not_grow_with_the_backlog_even_if_plans_were_mad
     let read: Vec<(String, i64)> =
         raw.query(read, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect();
     let much: Vec<_> = read.iter().filter(|(_, rows)| *rows >= BACKLOG).collect();
-    assert!(much.is_empty(), "rows that were read for 400 jobs: {much:?}");
+    assert!(much.is_empty(), "rows that were read for 600 jobs: {much:?}");
     database.close().await;
 }
 

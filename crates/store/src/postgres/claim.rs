@@ -214,32 +214,38 @@ async fn count_running(
 /// Each lane is one short walk along its index, past what others are claiming just now. `low` keeps the
 /// walk from dead entries that vacuum could not remove yet; it never hides what was made in the last
 /// [`LOW_LAG`]. Takes of one lane share what its walk finds: each has the items after `past` of them.
+///
+/// The rows are there, and locked: the conflict is how they are found. Joined with the table by an UPDATE,
+/// they would be found by a walk over all of it whenever the plan was made while the queue was empty.
 const CLAIM: &str = "
 WITH found AS MATERIALIZED (
-  SELECT l.lane, w.tenant, w.id, w.nth
+  SELECT w.*
   FROM unnest($1::bigint[], $2::int[], $3::bigint[]) AS l (lane, count, low)
   CROSS JOIN LATERAL (
-    SELECT tenant, id, row_number() OVER () AS nth FROM (
-      SELECT tenant, id FROM work
+    SELECT *, row_number() OVER () AS nth FROM (
+      SELECT tenant, id, kind, lane, run_at, attempts, max_attempts, fence, scope FROM work
       WHERE lane = l.lane AND state <= 2 AND NOT behind AND run_at <= wakepost_now()
         AND run_at >= least(l.low, wakepost_now() - $4::bigint)
       ORDER BY run_at, id LIMIT l.count FOR UPDATE SKIP LOCKED) w) w
 ), taken AS MATERIALIZED (
-  SELECT f.tenant, f.id, t.nth, t.worker, t.lease_ms, t.run_ms, t.caps
+  SELECT f.*, t.worker, t.run_ms, least(t.lease_ms, t.run_ms) AS lease_ms, t.caps AS counters
   FROM found f
   JOIN unnest($5::bigint[], $6::int[], $7::int[], $8::text[], $9::bigint[], $10::bigint[], $11::text[])
-    WITH ORDINALITY AS t (lane, past, count, worker, lease_ms, run_ms, caps, nth)
+    AS t (lane, past, count, worker, lease_ms, run_ms, caps)
     ON t.lane = f.lane AND f.nth > t.past AND f.nth <= t.past + t.count
 )
-UPDATE work w
-SET state = 5, attempts = w.attempts + 1, fence = w.fence + 1, worker = t.worker,
-    started_at = wakepost_now(),
-    lease_expires_at = wakepost_now() + least(t.lease_ms, t.run_ms),
-    run_deadline = wakepost_now() + t.run_ms,
-    caps = t.caps, held_reason = NULL, cancel_at = NULL
-FROM taken t WHERE w.tenant = t.tenant AND w.id = t.id
+INSERT INTO work AS w (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope, worker,
+                       started_at, lease_expires_at, run_deadline, caps)
+SELECT tenant, id, kind, lane, 5, run_at, attempts + 1, max_attempts, fence + 1, scope, worker,
+       wakepost_now(), wakepost_now() + lease_ms, wakepost_now() + run_ms, counters
+FROM taken
+ON CONFLICT (tenant, id) DO UPDATE
+SET state = excluded.state, attempts = excluded.attempts, fence = excluded.fence,
+    worker = excluded.worker, started_at = excluded.started_at,
+    lease_expires_at = excluded.lease_expires_at, run_deadline = excluded.run_deadline,
+    caps = excluded.caps, held_reason = NULL, cancel_at = NULL
 RETURNING w.tenant, w.id, w.kind, w.lane, w.fence, w.attempts, w.max_attempts, w.event_id, w.scope,
-          w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL, t.nth";
+          w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL";
 
 /// What was claimed by each take, oldest first.
 async fn claim(
@@ -279,19 +285,23 @@ async fn claim(
     )
     .await?;
     let mut found: HashMap<LaneId, Found> = HashMap::new();
+    let mut shares: HashMap<LaneId, Vec<usize>> = HashMap::new();
+    for (nth, take) in takes.iter().enumerate() {
+        let share = shares.entry(take.lane.lane).or_default();
+        share.extend(std::iter::repeat_n(nth, take.count as usize));
+    }
     let mut placed = rows.iter().map(place).collect::<Result<Vec<_>>>()?;
     // RETURNING promises no order; workers should see the oldest first.
     placed.sort_unstable_by_key(|(place, _)| *place);
     let mut claimed: Vec<Vec<Claimed>> = takes.iter().map(|_| Vec::new()).collect();
     for ((run_at, _), row) in placed {
-        let lane = found.entry(LaneId(get(row, 3)?)).or_insert(Found { oldest: run_at, count: 0 });
-        lane.count += 1;
-        let nth = usize::try_from(get::<i64>(row, 13)? - 1).unwrap_or(usize::MAX);
-        let Some((take, claimed)) = takes.get(nth).zip(claimed.get_mut(nth)) else {
-            continue;
-        };
-        match claimed_row(row, take.lane) {
-            Ok(item) => claimed.push(item),
+        let lane = LaneId(get(row, 3)?);
+        let found = found.entry(lane).or_insert(Found { oldest: run_at, count: 0 });
+        let nth = shares.get(&lane).and_then(|share| share.get(found.count)).copied();
+        found.count += 1;
+        let Some(nth) = nth else { continue };
+        match claimed_row(row, takes[nth].lane) {
+            Ok(item) => claimed[nth].push(item),
             // It is committed as claimed; its lease will end, and the others must not suffer.
             Err(error) => tracing::error!(%error, "a claimed row cannot be read"),
         }
@@ -300,7 +310,7 @@ async fn claim(
         let now = get(row, 9)?;
         for ((lane, count), low) in lanes.iter().zip(&lows) {
             if let Some(found) = found.get(lane) {
-                let full = found.count >= *count;
+                let full = found.count >= *count as usize;
                 low_marks.learn(*lane, *low, full.then_some(found.oldest), now);
             }
         }
@@ -311,7 +321,7 @@ async fn claim(
 /// What one lane had.
 struct Found {
     oldest: i64,
-    count: i32,
+    count: usize,
 }
 
 /// A claimed row, and its place in its lane.

@@ -42,8 +42,10 @@ pub async fn lock_live(
         "SELECT k.id, k.order_key, pg_advisory_xact_lock(k.lock)::text
          FROM (SELECT w.id, w.order_key, hashtextextended(w.order_key::text, 0) AS lock
                FROM unnest($1::int[], $2::uuid[]) AS i (tenant, id)
-               JOIN work w ON w.tenant = i.tenant AND w.id = i.id
-               WHERE w.order_key IS NOT NULL ORDER BY 3) k",
+               CROSS JOIN LATERAL (
+                 SELECT id, order_key FROM work
+                 WHERE tenant = i.tenant AND id = i.id AND order_key IS NOT NULL LIMIT 1) w
+               ORDER BY 3) k",
         &[
             &items.iter().map(|(tenant, _)| tenant.0).collect::<Vec<_>>(),
             &items.iter().map(|(_, id)| uuid(id.0)).collect::<Vec<_>>(),

@@ -106,14 +106,16 @@ pub(super) async fn live(tx: &impl GenericClient, ticket: &Ticket) -> Result<Liv
 pub struct Beat;
 
 /// Items are locked in their order, as the rows come in it: batches that lock them in different orders
-/// can deadlock.
+/// can deadlock. They are there, and the conflict is how they are found: see the claim.
 const BEAT: &str = "
 WITH live AS MATERIALIZED (
-  SELECT b.tenant, b.id, b.extend_ms, b.cost
+  SELECT w.*, b.extend_ms, b.cost
   FROM unnest($1::int[], $2::uuid[], $3::int[], $4::bigint[], $5::double precision[])
     AS b (tenant, id, fence, extend_ms, cost)
   CROSS JOIN LATERAL (
-    SELECT 1 FROM work w
+    SELECT tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope, lease_expires_at,
+           run_deadline
+    FROM work w
     WHERE w.tenant = b.tenant AND w.id = b.id
       AND CASE WHEN w.fence <> b.fence OR w.state <> 5 THEN false
                ELSE w.lease_expires_at > wakepost_now() END
@@ -123,10 +125,12 @@ WITH live AS MATERIALIZED (
   SELECT id, tenant, cost FROM live WHERE cost IS NOT NULL
   ON CONFLICT (work_id) DO UPDATE SET cost = excluded.cost
 )
-UPDATE work w
-SET lease_expires_at =
-  greatest(w.lease_expires_at, least(wakepost_now() + l.extend_ms, w.run_deadline))
-FROM live l WHERE w.tenant = l.tenant AND w.id = l.id
+INSERT INTO work AS w (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope,
+                       lease_expires_at)
+SELECT tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope,
+       greatest(lease_expires_at, least(wakepost_now() + extend_ms, run_deadline))
+FROM live
+ON CONFLICT (tenant, id) DO UPDATE SET lease_expires_at = excluded.lease_expires_at
 RETURNING w.tenant, w.id, w.fence, w.lease_expires_at, w.cancel_at";
 
 impl Verb for Beat {

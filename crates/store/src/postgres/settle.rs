@@ -124,7 +124,8 @@ pub async fn settle(
 
 /// Items are locked in their order, as the rows come in it, and only then counters in theirs. A claim that
 /// holds counters waits for no item, so the two cannot deadlock. The state is looked at inside the CASE, so
-/// that each item is found by its key and never by a walk over all that run.
+/// that each item is found by its key and never by a walk over all that run. For the same reason nothing is
+/// joined with the table again: see the claim.
 const END: &str = "
 WITH hit AS MATERIALIZED (
   SELECT w.*, e.delay_ms, e.give_back, e.held, e.error, e.result, e.reply, e.cost,
@@ -163,8 +164,8 @@ WITH hit AS MATERIALIZED (
   ON CONFLICT (work_id) DO UPDATE
   SET result = coalesce(excluded.result, s.result), reply = coalesce(excluded.reply, s.reply),
       cost = coalesce(excluded.cost, s.cost)
-), gone AS (
-  DELETE FROM work w USING hit h WHERE h.next >= 6 AND w.tenant = h.tenant AND w.id = h.id
+), gone AS MATERIALIZED (
+  SELECT wakepost_remove_work(array_agg(tenant), array_agg(id)) FROM hit WHERE next >= 6
 ), done AS (
   INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
                          event_id, scope, subject, order_key, meta, last_error, worker, started_at,
@@ -173,13 +174,17 @@ WITH hit AS MATERIALIZED (
          subject, order_key, meta, coalesce(error, last_error), worker, started_at, wakepost_now()
   FROM hit WHERE next >= 6
 ), again AS (
-  UPDATE work w
-  SET state = h.next, run_at = wakepost_now() + h.delay_ms, attempts = w.attempts - h.give_back,
-      held_reason = h.held, last_error = coalesce(h.error, w.last_error), lease_expires_at = NULL,
+  INSERT INTO work AS w (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope,
+                         held_reason, last_error)
+  SELECT tenant, id, kind, lane, next, wakepost_now() + delay_ms, attempts - give_back, max_attempts,
+         fence, scope, held, coalesce(error, last_error)
+  FROM hit WHERE next < 6
+  ON CONFLICT (tenant, id) DO UPDATE
+  SET state = excluded.state, run_at = excluded.run_at, attempts = excluded.attempts,
+      held_reason = excluded.held_reason, last_error = excluded.last_error, lease_expires_at = NULL,
       run_deadline = NULL, caps = NULL
-  FROM hit h WHERE h.next < 6 AND w.tenant = h.tenant AND w.id = h.id
 )
-SELECT id, lane, next, caps IS NOT NULL FROM hit";
+SELECT hit.id, hit.lane, hit.next, hit.caps IS NOT NULL FROM gone CROSS JOIN hit";
 
 async fn end(
     client: &impl GenericClient,
