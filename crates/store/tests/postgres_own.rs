@@ -536,6 +536,50 @@ async fn some_jobs(store: &Postgres, lane: LaneId, count: u32, name: &str) {
     assert!(store.settle(ends.collect()).await.iter().all(Result::is_ok));
 }
 
+/// How many rows and index entries of each table a node read in its life. Connections say so when they end.
+async fn read_for(store: Postgres, raw: &Client) -> Vec<(String, i64)> {
+    drop(store);
+    let others = "SELECT count(*) FROM pg_stat_activity
+                  WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    while count(raw, others).await > 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let read = "SELECT t.relname, t.seq_tup_read + coalesce(sum(i.idx_tup_read), 0)::bigint
+                FROM pg_stat_user_tables t LEFT JOIN pg_stat_user_indexes i USING (relid)
+                WHERE t.schemaname = 'public' GROUP BY 1, t.seq_tup_read ORDER BY 1";
+    let rows = raw.query(read, &[]).await.unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+#[tokio::test]
+async fn the_look_for_timers_does_not_walk_along_the_backlog_even_if_it_was_planned_before_it() {
+    const BACKLOG: i64 = 20_000;
+    let database = Database::new().await;
+    let options = PostgresOptions { max_connections: 2, ..PostgresOptions::default() };
+    let store = Postgres::connect(&database.url, options).await.unwrap();
+    store.migrate().await.unwrap();
+    let raw = database.raw().await;
+    let look = || async { store.due_lanes(Duration::from_secs(60)).await.unwrap() };
+    // The sixth is planned for good.
+    for _ in 0..10 {
+        look().await;
+    }
+    raw.batch_execute(&format!(
+        "INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope)
+         SELECT 1, gen_random_uuid(), 0, 1, 0, wakepost_now(), 0, 1, 0, gen_random_uuid()
+         FROM generate_series(1, {BACKLOG})"
+    ))
+    .await
+    .unwrap();
+    for _ in 0..5 {
+        assert!(look().await.is_empty());
+    }
+    let read = read_for(store, &raw).await;
+    let (_, rows) = read.iter().find(|(table, _)| table == "work").unwrap();
+    assert!(*rows < BACKLOG, "{rows} rows were read");
+    database.close().await;
+}
+
 #[tokio::test]
 async fn the_cost_of_a_job_does_not_grow_with_the_backlog_even_if_plans_were_made_before_it() {
     const BACKLOG: i64 = 20_000;
@@ -585,20 +629,39 @@ async fn the_cost_of_a_job_does_not_grow_with_the_backlog_even_if_plans_were_mad
     for n in 0..10 {
         some_jobs(&store, one, COUNT, &format!("then {n}")).await;
     }
-    // Connections say what they read when they end.
-    drop(store);
-    let others = "SELECT count(*) FROM pg_stat_activity
-                  WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    while count(&raw, others).await > 0 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let read = "SELECT t.relname, t.seq_tup_read + coalesce(sum(i.idx_tup_read), 0)::bigint
-                FROM pg_stat_user_tables t LEFT JOIN pg_stat_user_indexes i USING (relid)
-                WHERE t.schemaname = 'public' GROUP BY 1, t.seq_tup_read ORDER BY 1";
-    let read: Vec<(String, i64)> =
-        raw.query(read, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect();
+    let read = read_for(store, &raw).await;
     let much: Vec<_> = read.iter().filter(|(_, rows)| *rows >= BACKLOG).collect();
     assert!(much.is_empty(), "rows that were read for 600 jobs: {much:?}");
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_run_ends_once_if_its_lease_is_extended_while_its_end_waits() {
+    let database = Database::new().await;
+    let store = database.store().await;
+    let mut raw = database.raw().await;
+    let watch = database.raw().await;
+    let lane = lane(&store, "one").await;
+    store.accept(vec![event(lane, store.now().await.unwrap(), &["a"])]).await;
+    let claimed = store.claim(claim_of(lane, 1, vec![])).await.unwrap();
+    // A heartbeat of another node has the row, and moves it.
+    let beat = raw.transaction().await.unwrap();
+    beat.execute("UPDATE work SET lease_expires_at = lease_expires_at + 1000", &[]).await.unwrap();
+    let end = end_of(claimed[0].ticket, Ending::Succeeded);
+    let ending = tokio::spawn({
+        let store = store.clone();
+        async move { store.settle(vec![end]).await }
+    });
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    while count(&watch, waiting).await == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    beat.commit().await.unwrap();
+    assert!(ending.await.unwrap()[0].is_ok());
+    assert_eq!(count(&watch, "SELECT count(*) FROM work").await, 0);
+    assert_eq!(count(&watch, "SELECT count(*) FROM work_done").await, 1);
+    assert_eq!(count(&watch, "SELECT count(*) FROM attempts").await, 1);
     database.close().await;
 }
 

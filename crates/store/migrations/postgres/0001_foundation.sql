@@ -155,13 +155,11 @@ CREATE INDEX work_stopping ON work (cancel_at) WHERE cancel_at IS NOT NULL;
 CREATE INDEX work_again ON work (event_id) WHERE event_id <> id;
 CREATE INDEX work_shared ON work (scope) WHERE scope <> id;
 
--- One by one, each by its key: a DELETE that joins is planned as a walk over the whole queue whenever the
--- queue was empty when it was planned.
-CREATE FUNCTION wakepost_remove_work(tenants int[], ids uuid[]) RETURNS void LANGUAGE plpgsql AS
+-- Rows that the caller has locked, by where they are: a DELETE that joins is planned as a walk over the whole
+-- queue whenever the queue was empty when it was planned.
+CREATE FUNCTION wakepost_remove_work(places tid[]) RETURNS void LANGUAGE plpgsql AS
   $$ BEGIN
-    FOR n IN 1 .. coalesce(cardinality(ids), 0) LOOP
-      DELETE FROM work WHERE tenant = tenants[n] AND id = ids[n];
-    END LOOP;
+    DELETE FROM work WHERE ctid = ANY (places);
   END $$;
 
 CREATE TABLE work_done (

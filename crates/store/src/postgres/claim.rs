@@ -215,35 +215,31 @@ async fn count_running(
 /// walk from dead entries that vacuum could not remove yet; it never hides what was made in the last
 /// [`LOW_LAG`]. Takes of one lane share what its walk finds: each has the items after `past` of them.
 ///
-/// The rows are there, and locked: the conflict is how they are found. Joined with the table by an UPDATE,
-/// they would be found by a walk over all of it whenever the plan was made while the queue was empty.
+/// The rows are locked, so they are found again by where they are. Found by their keys, they would be found by
+/// a walk over the whole table whenever the plan was made while the queue was empty. One that another moved
+/// between the look and the lock is not where this statement can see it: it stays, for the next claim.
 const CLAIM: &str = "
 WITH found AS MATERIALIZED (
   SELECT w.*
   FROM unnest($1::bigint[], $2::int[], $3::bigint[]) AS l (lane, count, low)
   CROSS JOIN LATERAL (
     SELECT *, row_number() OVER () AS nth FROM (
-      SELECT tenant, id, kind, lane, run_at, attempts, max_attempts, fence, scope FROM work
+      SELECT ctid AS at, lane FROM work
       WHERE lane = l.lane AND state <= 2 AND NOT behind AND run_at <= wakepost_now()
         AND run_at >= least(l.low, wakepost_now() - $4::bigint)
       ORDER BY run_at, id LIMIT l.count FOR UPDATE SKIP LOCKED) w) w
 ), taken AS MATERIALIZED (
-  SELECT f.*, t.worker, t.run_ms, least(t.lease_ms, t.run_ms) AS lease_ms, t.caps AS counters
+  SELECT f.at, t.worker, t.run_ms, least(t.lease_ms, t.run_ms) AS lease_ms, t.caps
   FROM found f
   JOIN unnest($5::bigint[], $6::int[], $7::int[], $8::text[], $9::bigint[], $10::bigint[], $11::text[])
     AS t (lane, past, count, worker, lease_ms, run_ms, caps)
     ON t.lane = f.lane AND f.nth > t.past AND f.nth <= t.past + t.count
 )
-INSERT INTO work AS w (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope, worker,
-                       started_at, lease_expires_at, run_deadline, caps)
-SELECT tenant, id, kind, lane, 5, run_at, attempts + 1, max_attempts, fence + 1, scope, worker,
-       wakepost_now(), wakepost_now() + lease_ms, wakepost_now() + run_ms, counters
-FROM taken
-ON CONFLICT (tenant, id) DO UPDATE
-SET state = excluded.state, attempts = excluded.attempts, fence = excluded.fence,
-    worker = excluded.worker, started_at = excluded.started_at,
-    lease_expires_at = excluded.lease_expires_at, run_deadline = excluded.run_deadline,
-    caps = excluded.caps, held_reason = NULL, cancel_at = NULL
+UPDATE work w
+SET state = 5, attempts = w.attempts + 1, fence = w.fence + 1, worker = t.worker,
+    started_at = wakepost_now(), lease_expires_at = wakepost_now() + t.lease_ms,
+    run_deadline = wakepost_now() + t.run_ms, caps = t.caps, held_reason = NULL, cancel_at = NULL
+FROM taken t WHERE w.ctid = t.at
 RETURNING w.tenant, w.id, w.kind, w.lane, w.fence, w.attempts, w.max_attempts, w.event_id, w.scope,
           w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL";
 

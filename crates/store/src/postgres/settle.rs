@@ -125,7 +125,8 @@ pub async fn settle(
 /// Items are locked in their order, as the rows come in it, and only then counters in theirs. A claim that
 /// holds counters waits for no item, so the two cannot deadlock. The state is looked at inside the CASE, so
 /// that each item is found by its key and never by a walk over all that run. For the same reason nothing is
-/// joined with the table again: see the claim.
+/// joined with the table again: see the claim. What is over is removed by a function, which sees the rows as
+/// they are now, locked, and not as they were when the statement began.
 const END: &str = "
 WITH hit AS MATERIALIZED (
   SELECT w.*, e.delay_ms, e.give_back, e.held, e.error, e.result, e.reply, e.cost,
@@ -138,7 +139,7 @@ WITH hit AS MATERIALIZED (
     AS e (tenant, id, fence, guard, guard_at, state, delay_ms, give_back, held, outcome, error,
           result, reply, cost)
   CROSS JOIN LATERAL (
-    SELECT * FROM work w
+    SELECT *, ctid AS at FROM work w
     WHERE w.tenant = e.tenant AND w.id = e.id
       AND CASE WHEN w.fence <> e.fence OR w.state <> 5 THEN false
                WHEN e.guard = 0 THEN w.lease_expires_at > wakepost_now()
@@ -165,7 +166,7 @@ WITH hit AS MATERIALIZED (
   SET result = coalesce(excluded.result, s.result), reply = coalesce(excluded.reply, s.reply),
       cost = coalesce(excluded.cost, s.cost)
 ), gone AS MATERIALIZED (
-  SELECT wakepost_remove_work(array_agg(tenant), array_agg(id)) FROM hit WHERE next >= 6
+  SELECT wakepost_remove_work(array_agg(at)) FROM hit WHERE next >= 6
 ), done AS (
   INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
                          event_id, scope, subject, order_key, meta, last_error, worker, started_at,
