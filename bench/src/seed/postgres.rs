@@ -28,10 +28,6 @@ INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_atte
                        worker, started_at, finished_at)
 SELECT tenant, id, 0, lane, 6, now, 1, 5, 1, id, id, 'bench-0', now, now FROM item";
 
-const ATTEMPTS: &str = "
-INSERT INTO attempts (work_id, fence, tenant, attempt, worker, started_at, ended_at, outcome)
-SELECT id, 1, tenant, 1, 'bench-0', now, now, 0 FROM item";
-
 const EVENTS: &str = "
 INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, payload_hash, duplicates,
                     remote_addr, latency_us)
@@ -81,11 +77,11 @@ pub async fn waiting(database: &Client, make: &Make) -> anyhow::Result<()> {
 }
 
 pub async fn finished(database: &Client, make: &Make) -> anyhow::Result<()> {
-    insert(database, make, &[FINISHED, ATTEMPTS]).await
+    insert(database, make, &[FINISHED]).await
 }
 
 pub async fn events(database: &Client, make: &Make) -> anyhow::Result<()> {
-    insert(database, make, &[EVENTS, DEDUP_KEYS, FINISHED_EVENTS, ATTEMPTS]).await
+    insert(database, make, &[EVENTS, DEDUP_KEYS, FINISHED_EVENTS]).await
 }
 
 async fn insert(database: &Client, make: &Make, statements: &[&str]) -> anyhow::Result<()> {

@@ -31,10 +31,6 @@ INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_atte
                        worker, started_at, finished_at)
 SELECT tenant, id, 0, lane, 6, now, 1, 5, 1, id, id, 'bench-0', now, now FROM item";
 
-const ATTEMPTS: &str = "
-INSERT INTO attempts (work_id, fence, tenant, attempt, worker, started_at, ended_at, outcome)
-SELECT id, 1, tenant, 1, 'bench-0', now, now, 0 FROM item";
-
 const EVENTS: &str = "
 INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, payload_hash, duplicates,
                     remote_addr, latency_us)
@@ -84,11 +80,11 @@ pub fn waiting(database: &mut Connection, make: &Make) -> anyhow::Result<()> {
 }
 
 pub fn finished(database: &mut Connection, make: &Make) -> anyhow::Result<()> {
-    insert(database, make, &[FINISHED, ATTEMPTS])
+    insert(database, make, &[FINISHED])
 }
 
 pub fn events(database: &mut Connection, make: &Make) -> anyhow::Result<()> {
-    insert(database, make, &[EVENTS, DEDUP_KEYS, FINISHED_EVENTS, ATTEMPTS])
+    insert(database, make, &[EVENTS, DEDUP_KEYS, FINISHED_EVENTS])
 }
 
 fn insert(database: &mut Connection, make: &Make, statements: &[&str]) -> anyhow::Result<()> {

@@ -22,7 +22,8 @@ CREATE FUNCTION control() RETURNS trigger LANGUAGE plpgsql AS
 CREATE TRIGGER control BEFORE INSERT OR UPDATE ON dedup_keys
   FOR EACH ROW EXECUTE FUNCTION control();";
 
-/// When a run ends, its job's fence goes back to 0, so that every claim gets the fence 1 and every token fits.
+/// When a run ends, its job's fence goes back to 0, so that every claim gets the fence 1 and every token fits. On
+/// PostgreSQL a job that shall run again is put back as a new row.
 /// Only one record is kept of a job's runs then: they are told apart by the fence.
 const SQLITE_FENCING: &str = "
 CREATE TRIGGER control_fence AFTER UPDATE OF state ON work WHEN OLD.state = 5 AND NEW.state <> 5 BEGIN
@@ -35,8 +36,7 @@ END;";
 const POSTGRES_FENCING: &str = "
 CREATE FUNCTION control_fence() RETURNS trigger LANGUAGE plpgsql AS
   $$ BEGIN NEW.fence := 0; RETURN NEW; END $$;
-CREATE TRIGGER control_fence BEFORE UPDATE ON work FOR EACH ROW
-  WHEN (OLD.state = 5 AND NEW.state <> 5) EXECUTE FUNCTION control_fence();
+CREATE TRIGGER control_fence BEFORE INSERT ON work FOR EACH ROW EXECUTE FUNCTION control_fence();
 CREATE FUNCTION control_attempt() RETURNS trigger LANGUAGE plpgsql AS
   $$ BEGIN
     DELETE FROM attempts WHERE work_id = NEW.work_id AND fence = NEW.fence;

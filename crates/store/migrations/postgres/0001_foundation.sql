@@ -155,13 +155,6 @@ CREATE INDEX work_stopping ON work (cancel_at) WHERE cancel_at IS NOT NULL;
 CREATE INDEX work_again ON work (event_id) WHERE event_id <> id;
 CREATE INDEX work_shared ON work (scope) WHERE scope <> id;
 
--- Rows that the caller has locked, by where they are: a DELETE that joins is planned as a walk over the whole
--- queue whenever the queue was empty when it was planned.
-CREATE FUNCTION wakepost_remove_work(places tid[]) RETURNS void LANGUAGE plpgsql AS
-  $$ BEGIN
-    DELETE FROM work WHERE ctid = ANY (places);
-  END $$;
-
 CREATE TABLE work_done (
   tenant int NOT NULL,
   id uuid NOT NULL,
@@ -190,6 +183,7 @@ CREATE INDEX work_done_again ON work_done (event_id) WHERE event_id <> id;
 CREATE INDEX work_done_shared ON work_done (scope) WHERE scope <> id;
 CREATE INDEX work_done_dead ON work_done (tenant, id) WHERE state = 8;
 
+-- Runs that ended, but for those that succeeded: work_done tells of them, and saves their row.
 CREATE TABLE attempts (
   work_id uuid NOT NULL,
   fence int NOT NULL,

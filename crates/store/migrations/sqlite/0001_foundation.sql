@@ -165,6 +165,7 @@ CREATE INDEX work_done_again ON work_done (event_id) WHERE event_id <> id;
 CREATE INDEX work_done_shared ON work_done (scope) WHERE scope <> id;
 CREATE INDEX work_done_dead ON work_done (tenant, id) WHERE state = 8;
 
+-- Runs that ended, but for those that succeeded: work_done tells of them, and saves their row.
 CREATE TABLE attempts (
   work_id BLOB NOT NULL,
   fence INTEGER NOT NULL,

@@ -129,7 +129,11 @@ impl Reading for Postgres {
         let rows = query(
             &client,
             "SELECT fence, attempt, worker, started_at, ended_at, outcome, error FROM attempts
-             WHERE work_id = $1::uuid AND tenant = $2::int ORDER BY fence",
+             WHERE work_id = $1::uuid AND tenant = $2::int
+             UNION ALL
+             SELECT fence, attempts, worker, started_at, finished_at, 0::smallint, NULL FROM work_done
+             WHERE id = $1::uuid AND tenant = $2::int AND state = 6
+             ORDER BY fence",
             &[&uuid(work.0), &tenant.0],
         )
         .await?;

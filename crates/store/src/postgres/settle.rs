@@ -104,49 +104,53 @@ pub async fn settle(
     client: &impl GenericClient,
     ends: &[&Settle],
 ) -> std::result::Result<Vec<Option<Settled>>, Fault> {
-    let ended = end(client, ends).await?;
-    let missed: Vec<&Settle> = ends
-        .iter()
-        .copied()
-        // Only a worker repeats itself; a rescuer that comes too late has nothing to say.
-        .filter(|end| end.guard == Guard::Live && !ended.contains_key(&uuid(end.ticket.work.0)))
-        .collect();
-    let repeated = match missed.is_empty() {
-        true => HashMap::new(),
-        false => repeated(client, &missed).await?,
-    };
-    let answer = |end: &&Settle| {
-        let id = uuid(end.ticket.work.0);
-        ended.get(&id).or_else(|| repeated.get(&id)).copied()
-    };
-    Ok(ends.iter().map(answer).collect())
+    let mut ended = end(client, ends).await?;
+    let missed = missed(ends, &ended);
+    if !missed.is_empty() {
+        // Some may only have been moved.
+        ended.extend(end(client, &missed).await?);
+        let missed = self::missed(&missed, &ended);
+        ended.extend(repeated(client, &missed).await?);
+    }
+    Ok(ends.iter().map(|end| ended.get(&uuid(end.ticket.work.0)).copied()).collect())
 }
 
-/// Items are locked in their order, as the rows come in it, and only then counters in theirs. A claim that
-/// holds counters waits for no item, so the two cannot deadlock. The state is looked at inside the CASE, so
-/// that each item is found by its key and never by a walk over all that run. For the same reason nothing is
-/// joined with the table again: see the claim. What is over is removed by a function, which sees the rows as
-/// they are now, locked, and not as they were when the statement began.
+/// Only a worker repeats itself; a rescuer that comes too late has nothing to say.
+fn missed<'a>(ends: &[&'a Settle], ended: &HashMap<Uuid, Settled>) -> Vec<&'a Settle> {
+    let is_missed =
+        |end: &&Settle| end.guard == Guard::Live && !ended.contains_key(&uuid(end.ticket.work.0));
+    ends.iter().copied().filter(is_missed).collect()
+}
+
+/// What ends is taken out of the queue and judged as it was then; what shall run again is put back. Items are
+/// taken in their order, as the rows come in it, and only then counters in theirs. A claim that holds counters
+/// waits for no item, so the two cannot deadlock.
+///
+/// Items are found by their keys, and then by where they are: joined with the table by their keys (OFFSET keeps
+/// the planner from that), they would be found by a walk over all of it whenever the plan was made while the
+/// queue was empty. One that a heartbeat moves between the two is missed.
 const END: &str = "
-WITH hit AS MATERIALIZED (
-  SELECT w.*, e.delay_ms, e.give_back, e.held, e.error, e.result, e.reply, e.cost,
-         CASE WHEN w.cancel_at IS NOT NULL AND e.state <> 6 THEN 7::smallint ELSE e.state END AS next,
-         CASE WHEN w.cancel_at IS NOT NULL AND e.state <> 6 THEN $15::smallint
-              ELSE e.outcome END AS outcome
+WITH place AS MATERIALIZED (
+  SELECT e.*, w.at
   FROM unnest($1::int[], $2::uuid[], $3::int[], $4::smallint[], $5::bigint[], $6::smallint[],
               $7::bigint[], $8::int[], $9::smallint[], $10::smallint[], $11::text[], $12::bytea[],
               $13::bytea[], $14::double precision[])
-    AS e (tenant, id, fence, guard, guard_at, state, delay_ms, give_back, held, outcome, error,
+    AS e (tenant, id, fence, guard, guard_at, next, delay_ms, give_back, held, outcome, error,
           result, reply, cost)
   CROSS JOIN LATERAL (
-    SELECT *, ctid AS at FROM work w
-    WHERE w.tenant = e.tenant AND w.id = e.id
-      AND CASE WHEN w.fence <> e.fence OR w.state <> 5 THEN false
-               WHEN e.guard = 0 THEN w.lease_expires_at > wakepost_now()
-               WHEN e.guard = 1 THEN w.lease_expires_at = e.guard_at
-                                     AND w.lease_expires_at <= wakepost_now()
-               ELSE w.cancel_at <= e.guard_at END
-    FOR UPDATE) w
+    SELECT ctid AS at FROM work w WHERE w.tenant = e.tenant AND w.id = e.id OFFSET 0) w
+), hit AS (
+  DELETE FROM work w USING place p
+  WHERE w.ctid = p.at
+    AND CASE WHEN w.fence <> p.fence OR w.state <> 5 THEN false
+             WHEN p.guard = 0 THEN w.lease_expires_at > wakepost_now()
+             WHEN p.guard = 1 THEN w.lease_expires_at = p.guard_at
+                                   AND w.lease_expires_at <= wakepost_now()
+             ELSE w.cancel_at <= p.guard_at END
+  RETURNING w.*, p.delay_ms, p.give_back, p.held, p.error, p.result, p.reply, p.cost,
+            CASE WHEN w.cancel_at IS NOT NULL AND p.next <> 6 THEN 7::smallint ELSE p.next END AS next,
+            CASE WHEN w.cancel_at IS NOT NULL AND p.next <> 6 THEN $15::smallint
+                 ELSE p.outcome END AS outcome
 ), freed AS MATERIALIZED (
   SELECT c.scope, f.count
   FROM (SELECT h.name AS scope, count(*)::int AS count
@@ -158,6 +162,7 @@ WITH hit AS MATERIALIZED (
 ), ran AS (
   INSERT INTO attempts (work_id, fence, tenant, attempt, worker, started_at, ended_at, outcome, error)
   SELECT id, fence, tenant, attempts, worker, started_at, wakepost_now(), outcome, error FROM hit
+  WHERE next <> 6
 ), kept AS (
   INSERT INTO job_state AS s (work_id, tenant, result, reply, cost)
   SELECT id, tenant, result, reply, cost FROM hit
@@ -165,8 +170,6 @@ WITH hit AS MATERIALIZED (
   ON CONFLICT (work_id) DO UPDATE
   SET result = coalesce(excluded.result, s.result), reply = coalesce(excluded.reply, s.reply),
       cost = coalesce(excluded.cost, s.cost)
-), gone AS MATERIALIZED (
-  SELECT wakepost_remove_work(array_agg(at)) FROM hit WHERE next >= 6
 ), done AS (
   INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
                          event_id, scope, subject, order_key, meta, last_error, worker, started_at,
@@ -175,17 +178,15 @@ WITH hit AS MATERIALIZED (
          subject, order_key, meta, coalesce(error, last_error), worker, started_at, wakepost_now()
   FROM hit WHERE next >= 6
 ), again AS (
-  INSERT INTO work AS w (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope,
-                         held_reason, last_error)
-  SELECT tenant, id, kind, lane, next, wakepost_now() + delay_ms, attempts - give_back, max_attempts,
-         fence, scope, held, coalesce(error, last_error)
+  INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id, scope,
+                    subject, order_key, behind, meta, held_reason, last_error, worker, started_at,
+                    cancel_at)
+  SELECT tenant, id, kind, lane, next, wakepost_now() + delay_ms, attempts - give_back, max_attempts, fence,
+         event_id, scope, subject, order_key, behind, meta, held, coalesce(error, last_error), worker,
+         started_at, cancel_at
   FROM hit WHERE next < 6
-  ON CONFLICT (tenant, id) DO UPDATE
-  SET state = excluded.state, run_at = excluded.run_at, attempts = excluded.attempts,
-      held_reason = excluded.held_reason, last_error = excluded.last_error, lease_expires_at = NULL,
-      run_deadline = NULL, caps = NULL
 )
-SELECT hit.id, hit.lane, hit.next, hit.caps IS NOT NULL FROM gone CROSS JOIN hit";
+SELECT id, lane, next, caps IS NOT NULL FROM hit";
 
 async fn end(
     client: &impl GenericClient,
@@ -243,16 +244,14 @@ fn guard(end: &Settle) -> (i16, i64) {
 }
 
 const REPEATED: &str = "
-WITH ended AS MATERIALIZED (
-  SELECT * FROM unnest($1::int[], $2::uuid[], $3::int[]) AS e (tenant, id, fence)
-)
-SELECT w.id, w.lane, w.state, a.outcome, a.error
-FROM (SELECT d.id, d.fence, d.lane, d.state FROM ended e
-      JOIN work_done d ON d.tenant = e.tenant AND d.id = e.id AND d.fence = e.fence
-      UNION ALL
-      SELECT w.id, w.fence, w.lane, w.state FROM ended e
-      JOIN work w ON w.tenant = e.tenant AND w.id = e.id AND w.fence = e.fence) w
-JOIN attempts a ON a.work_id = w.id AND a.fence = w.fence";
+SELECT w.id, w.lane, w.state, coalesce(a.outcome, 0::smallint), a.error
+FROM unnest($1::int[], $2::uuid[], $3::int[]) AS e (tenant, id, fence)
+CROSS JOIN LATERAL (
+  SELECT id, fence, lane, state FROM work_done WHERE tenant = e.tenant AND id = e.id AND fence = e.fence
+  UNION ALL
+  SELECT id, fence, lane, state FROM work WHERE tenant = e.tenant AND id = e.id AND fence = e.fence OFFSET 0) w
+LEFT JOIN attempts a ON a.work_id = w.id AND a.fence = w.fence
+WHERE w.state = 6 OR a.outcome IS NOT NULL";
 
 /// The same calls again, whose answers got lost: the same fence, and the outcome they asked for.
 async fn repeated(

@@ -266,7 +266,10 @@ pub(super) fn settle(
     let state = if stopped { State::Cancelled } else { item.settlement.state };
     let outcome = if stopped { RunOutcome::Cancelled } else { item.settlement.outcome };
     let ticket = &item.ticket;
-    record_run(tx, now, item, &running, outcome)?;
+    // A success is told by the finished item itself.
+    if state != State::Succeeded {
+        record_run(tx, now, item, &running, outcome)?;
+    }
     keep_evidence(tx, ticket, &item.evidence)?;
     let next_in_order = if state.is_terminal() {
         finish(tx, now, ticket.tenant, ticket.work, state, item.error.as_deref())?
@@ -321,12 +324,12 @@ fn repeated(tx: &Connection, item: &Settle) -> rusqlite::Result<Option<Settled>>
     let ticket = &item.ticket;
     let ended: Option<(i64, i16, i16, Option<String>)> = tx
         .prepare_cached(
-            "SELECT w.lane, w.state, a.outcome, a.error
+            "SELECT w.lane, w.state, coalesce(a.outcome, 0), a.error
              FROM (SELECT id, fence, lane, state FROM work_done WHERE tenant = ?1 AND id = ?2
                    UNION ALL
                    SELECT id, fence, lane, state FROM work WHERE tenant = ?1 AND id = ?2) w
-             JOIN attempts a ON a.work_id = w.id AND a.fence = w.fence
-             WHERE w.fence = ?3",
+             LEFT JOIN attempts a ON a.work_id = w.id AND a.fence = w.fence
+             WHERE w.fence = ?3 AND (w.state = 6 OR a.outcome IS NOT NULL)",
         )?
         .query_row((ticket.tenant.0, Bits(ticket.work.to_bytes()), ticket.fence), |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))

@@ -477,7 +477,11 @@ fn runs(connection: &Connection, tenant: TenantId, id: WorkId) -> Result<Vec<Run
     let mut select = connection
         .prepare_cached(
             "SELECT fence, attempt, worker, started_at, ended_at, outcome, error FROM attempts
-             WHERE work_id = ?1 AND tenant = ?2 ORDER BY fence",
+             WHERE work_id = ?1 AND tenant = ?2
+             UNION ALL
+             SELECT fence, attempts, worker, started_at, finished_at, 0, NULL FROM work_done
+             WHERE id = ?1 AND tenant = ?2 AND state = 6
+             ORDER BY fence",
         )
         .map_err(unavailable)?;
     let rows = select
