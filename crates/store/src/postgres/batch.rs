@@ -21,6 +21,9 @@ use crate::failpoint;
 
 /// Batches of one verb that may be on their way at once. More than two bought little when measured.
 const WORKERS: usize = 2;
+/// While a batch is on its way, the next waits until it has this many rows: one larger statement costs the
+/// database less than two small ones.
+const ROWS_WORTH_OVERLAP: usize = 64;
 /// How often a batch that waits for another looks whether it has grown enough.
 const LOOK: Duration = Duration::from_millis(1);
 /// How many rows one batch may hold, unless one call alone brings more.
@@ -38,10 +41,6 @@ pub trait Verb: Send + Sync + 'static {
     type Item: Send + Sync + 'static;
     /// What it is answered.
     type Answer: Send + 'static;
-
-    /// While a batch is on its way, the next waits until it has this many rows: one larger statement costs
-    /// the database less than two small ones.
-    const ROWS_WORTH_OVERLAP: usize = 64;
 
     /// How much of what waits is this row's.
     fn bytes(item: &Self::Item) -> usize;
@@ -71,9 +70,9 @@ struct Flow {
 
 impl Flow {
     /// Waits until there is no other batch on its way, or enough rows for one more.
-    async fn my_turn(&self, worth_overlap: usize) {
+    async fn my_turn(&self) {
         while self.running.load(Ordering::Relaxed) > 0
-            && self.rows_waiting.load(Ordering::Relaxed) < worth_overlap
+            && self.rows_waiting.load(Ordering::Relaxed) < ROWS_WORTH_OVERLAP
         {
             let _ = tokio::time::timeout(LOOK, self.ended.notified()).await;
         }
@@ -161,7 +160,7 @@ async fn serve<V: Verb>(verb: Arc<V>, pool: Pool, calls: Arc<Queue<V>>, flow: Ar
 async fn gather<V: Verb>(calls: &Queue<V>, flow: &Flow) -> Option<(Vec<V::Item>, Vec<Waiting<V>>)> {
     let mut calls = calls.lock().await;
     let Call { mut items, waiting } = calls.recv().await?;
-    flow.my_turn(V::ROWS_WORTH_OVERLAP).await;
+    flow.my_turn().await;
     let mut bytes = waiting.bytes;
     let mut everyone = vec![waiting];
     while items.len() < ROWS_PER_BATCH && bytes < BYTES_PER_BATCH {

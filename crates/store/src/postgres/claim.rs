@@ -96,9 +96,6 @@ impl Verb for Claims {
     type Item = ClaimRequest;
     type Answer = Vec<Claimed>;
 
-    /// A worker waits for a job that is there: its claim waits for no other unless both connections are busy.
-    const ROWS_WORTH_OVERLAP: usize = 1;
-
     /// Bounds the items that one statement claims.
     fn bytes(request: &ClaimRequest) -> usize {
         request.lanes.iter().map(|lane| lane.count as usize).sum::<usize>() * BYTES_PER_ITEM
