@@ -10,6 +10,7 @@ use wakepost_domain::Timestamp;
 use wakepost_domain::ports::Clock;
 
 use super::rows::unavailable;
+use super::writer::plan_once;
 use crate::error::{Result, StoreError};
 
 const READERS_MAX: usize = 4;
@@ -56,6 +57,7 @@ impl Readers {
         connection
             .execute_batch("PRAGMA busy_timeout = 2000; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;")
             .map_err(unavailable)?;
+        plan_once(&connection)?;
         connection.set_prepared_statement_cache_capacity(64);
         Ok(connection)
     }

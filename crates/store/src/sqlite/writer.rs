@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use tokio::sync::oneshot;
 use wakepost_domain::Timestamp;
 use wakepost_domain::ports::Clock;
@@ -47,6 +48,7 @@ pub fn connect(path: &Path, durability: Durability, log: &Arc<Log>) -> Result<Co
              PRAGMA temp_store = MEMORY;"
         ))
         .map_err(unavailable)?;
+    plan_once(&connection)?;
     connection.busy_timeout(BUSY_PATIENCE).map_err(unavailable)?;
     let log = log.clone();
     connection
@@ -57,6 +59,15 @@ pub fn connect(path: &Path, durability: Durability, log: &Arc<Log>) -> Result<Co
         .map_err(unavailable)?;
     connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)
+}
+
+/// Statements are planned without a look at what is bound to them. With it, SQLite plans a claim anew each time,
+/// for the sake of its LIMIT.
+pub fn plan_once(connection: &Connection) -> Result<()> {
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+        .map(|_| ())
+        .map_err(unavailable)
 }
 
 /// A move that waits for the writer.
