@@ -13,7 +13,7 @@ const EFFECT: &str = "charge";
 /// Enough for every run that a fault costs.
 const ATTEMPTS: u32 = 20;
 /// What a server that may die is asked for: short, since a lease whose answer got lost must run out first.
-const LEASE_S: u64 = 2;
+pub const LEASE_S: u64 = 2;
 
 /// What clients were told, and what was really done outside.
 #[derive(Default)]

@@ -158,7 +158,9 @@ async fn migrate(database: Database, act: Act, failpoint: &str) {
 async fn stop_under_load(load: &mut Load, act: Act) {
     let gateway = &load.client.gateway;
     let worker = gateway.worker("waiting");
-    let waiting = tokio::spawn(async move { worker.try_ask(json!({"wait_s": 20})).await });
+    // It may be given the event's job, and vanishes with it.
+    let ask = json!({"wait_s": 20, "lease_s": load::LEASE_S});
+    let waiting = tokio::spawn(async move { worker.try_ask(ask).await });
     let event = load::event(&load.source, "e-9");
     let (sent, ()) =
         join(gateway.try_send(&load.source, &event), async { gateway.terminate() }).await;
