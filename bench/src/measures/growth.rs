@@ -168,7 +168,7 @@ fn taken_in_a_round(bench: &Bench) -> usize {
 fn taken_from_small(bench: &Bench, sizes: Sizes) -> usize {
     warm_up(sizes)
         + 2 * bench.options.rounds() as usize * taken_in_a_round(bench)
-        + turns::TRIALS * (2 * sizes.tenants + SPARE)
+        + turns::TRIALS * (2 * turns::TURN_MAX * sizes.tenants + SPARE)
         + rows_read::jobs(warm_up(sizes))
 }
 
