@@ -213,35 +213,32 @@ async fn count_running(
 
 /// Each lane is one short walk along its index, past what others are claiming just now. `low` keeps the
 /// walk from dead entries that vacuum could not remove yet; it never hides what was made in the last
-/// [`LOW_LAG`]. Takes of one lane share what its walk finds: each has the items after `past` of them.
+/// [`LOW_LAG`]. Takes of one lane share what its walk finds: `$5` says whose its first, second and further items
+/// are, from `start` on.
 ///
 /// The rows are locked, so they are found again by where they are. Found by their keys, they would be found by
 /// a walk over the whole table whenever the plan was made while the queue was empty. One that another moved
 /// between the look and the lock is not where this statement can see it: it stays, for the next claim.
 const CLAIM: &str = "
 WITH found AS MATERIALIZED (
-  SELECT w.*
-  FROM unnest($1::bigint[], $2::int[], $3::bigint[]) AS l (lane, count, low)
+  SELECT w.at, ($5::int[])[l.start + w.nth] AS take
+  FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::int[]) AS l (lane, count, low, start)
   CROSS JOIN LATERAL (
-    SELECT *, row_number() OVER () AS nth FROM (
-      SELECT ctid AS at, lane FROM work
+    SELECT at, (row_number() OVER ())::int AS nth FROM (
+      SELECT ctid AS at FROM work
       WHERE lane = l.lane AND state <= 2 AND NOT behind AND run_at <= wakepost_now()
-        AND run_at >= least(l.low, wakepost_now() - $4::bigint)
+        AND run_at >= least(l.low, wakepost_now() - $10::bigint)
       ORDER BY run_at, id LIMIT l.count FOR UPDATE SKIP LOCKED) w) w
-), taken AS MATERIALIZED (
-  SELECT f.at, t.worker, t.run_ms, least(t.lease_ms, t.run_ms) AS lease_ms, t.caps
-  FROM found f
-  JOIN unnest($5::bigint[], $6::int[], $7::int[], $8::text[], $9::bigint[], $10::bigint[], $11::text[])
-    AS t (lane, past, count, worker, lease_ms, run_ms, caps)
-    ON t.lane = f.lane AND f.nth > t.past AND f.nth <= t.past + t.count
 )
 UPDATE work w
-SET state = 5, attempts = w.attempts + 1, fence = w.fence + 1, worker = t.worker,
-    started_at = wakepost_now(), lease_expires_at = wakepost_now() + t.lease_ms,
-    run_deadline = wakepost_now() + t.run_ms, caps = t.caps, held_reason = NULL, cancel_at = NULL
-FROM taken t WHERE w.ctid = t.at
+SET state = 5, attempts = w.attempts + 1, fence = w.fence + 1, worker = ($6::text[])[f.take],
+    started_at = wakepost_now(),
+    lease_expires_at = wakepost_now() + least(($7::bigint[])[f.take], ($8::bigint[])[f.take]),
+    run_deadline = wakepost_now() + ($8::bigint[])[f.take], caps = ($9::text[])[f.take],
+    held_reason = NULL, cancel_at = NULL
+FROM found f WHERE w.ctid = f.at
 RETURNING w.tenant, w.id, w.kind, w.lane, w.fence, w.attempts, w.max_attempts, w.event_id, w.scope,
-          w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL";
+          w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL, f.take";
 
 /// What was claimed by each take, oldest first.
 async fn claim(
@@ -249,13 +246,15 @@ async fn claim(
     low_marks: &LowMarks,
     takes: &[Take<'_>],
 ) -> std::result::Result<Vec<Vec<Claimed>>, Fault> {
-    let mut lanes: BTreeMap<LaneId, i32> = BTreeMap::new();
-    let mut past = Vec::with_capacity(takes.len());
-    for take in takes {
-        let count = lanes.entry(take.lane.lane).or_default();
-        past.push(*count);
-        *count = count.saturating_add(i32::try_from(take.count).unwrap_or(i32::MAX));
+    // Whose the items of each lane are, in their order. Counted from one, as PostgreSQL does.
+    let mut lanes: BTreeMap<LaneId, Vec<i32>> = BTreeMap::new();
+    for (take, number) in takes.iter().zip(1..) {
+        let shares = lanes.entry(take.lane.lane).or_default();
+        shares.extend(std::iter::repeat_n(number, take.count as usize));
     }
+    let counts: Vec<i32> = lanes.values().map(|shares| shares.len() as i32).collect();
+    let starts: Vec<i32> =
+        counts.iter().scan(0, |end, count| Some(std::mem::replace(end, *end + count))).collect();
     let lows: Vec<i64> = lanes.keys().map(|lane| low_marks.low(*lane)).collect();
     macro_rules! column {
         ($take:ident => $of:expr) => {
@@ -267,46 +266,39 @@ async fn claim(
         CLAIM,
         &[
             &lanes.keys().map(|lane| lane.0).collect::<Vec<_>>(),
-            &lanes.values().copied().collect::<Vec<_>>(),
+            &counts,
             &lows,
-            &millis(LOW_LAG),
-            &column!(take => take.lane.lane.0),
-            &past,
-            &column!(take => i32::try_from(take.count).unwrap_or(i32::MAX)),
+            &starts,
+            &lanes.values().flatten().copied().collect::<Vec<_>>(),
             &column!(take => text(take.worker)),
             &column!(take => millis(take.lane.lease)),
             &column!(take => millis(take.lane.run_timeout)),
             &column!(take => take.caps.as_deref()),
+            &millis(LOW_LAG),
         ],
     )
     .await?;
     let mut found: HashMap<LaneId, Found> = HashMap::new();
-    let mut shares: HashMap<LaneId, Vec<usize>> = HashMap::new();
-    for (nth, take) in takes.iter().enumerate() {
-        let share = shares.entry(take.lane.lane).or_default();
-        share.extend(std::iter::repeat_n(nth, take.count as usize));
-    }
     let mut placed = rows.iter().map(place).collect::<Result<Vec<_>>>()?;
     // RETURNING promises no order; workers should see the oldest first.
     placed.sort_unstable_by_key(|(place, _)| *place);
     let mut claimed: Vec<Vec<Claimed>> = takes.iter().map(|_| Vec::new()).collect();
     for ((run_at, _), row) in placed {
-        let lane = LaneId(get(row, 3)?);
-        let found = found.entry(lane).or_insert(Found { oldest: run_at, count: 0 });
-        let nth = shares.get(&lane).and_then(|share| share.get(found.count)).copied();
+        let found = found.entry(LaneId(get(row, 3)?)).or_insert(Found { oldest: run_at, count: 0 });
         found.count += 1;
-        let Some(nth) = nth else { continue };
-        match claimed_row(row, takes[nth].lane) {
-            Ok(item) => claimed[nth].push(item),
+        let take = usize::try_from(get::<i32>(row, 13)? - 1).unwrap_or(usize::MAX);
+        let Some((take, claimed)) = takes.get(take).zip(claimed.get_mut(take)) else { continue };
+        match claimed_row(row, take.lane) {
+            Ok(item) => claimed.push(item),
             // It is committed as claimed; its lease will end, and the others must not suffer.
             Err(error) => tracing::error!(%error, "a claimed row cannot be read"),
         }
     }
     if let Some(row) = rows.first() {
         let now = get(row, 9)?;
-        for ((lane, count), low) in lanes.iter().zip(&lows) {
+        for ((lane, shares), low) in lanes.iter().zip(&lows) {
             if let Some(found) = found.get(lane) {
-                let full = found.count >= *count as usize;
+                let full = found.count >= shares.len();
                 low_marks.learn(*lane, *low, full.then_some(found.oldest), now);
             }
         }
