@@ -16,7 +16,8 @@ use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, W
 use wakepost_store::StoreError;
 use wakepost_store::moves::{
     Accepted, Cap, CapScope, ClaimLane, ClaimRequest, DedupKey, Evidence, Guard, Heartbeat, Ledger,
-    NewEvent, NewJob, NewReceipt, PruneBefore, Queue, Reading, Settings, Settle, Upkeep,
+    NewEvent, NewJob, NewReceipt, NewWork, OrderKey, PruneBefore, Queue, Reading, Settings, Settle,
+    Upkeep, WorkMeta, WorkMoves,
 };
 use wakepost_store::postgres::{Postgres, PostgresOptions};
 use wakepost_store::vault::Sealed;
@@ -534,6 +535,35 @@ async fn some_jobs(store: &Postgres, lane: LaneId, count: u32, name: &str) {
     assert!(store.heartbeat(beats.collect()).await.iter().all(Result::is_ok));
     let ends = claimed.iter().map(|item| end_of(item.ticket, Ending::Succeeded));
     assert!(store.settle(ends.collect()).await.iter().all(Result::is_ok));
+    in_order(store, lane).await;
+}
+
+/// Two jobs of one order key, one after the other.
+async fn in_order(store: &Postgres, lane: LaneId) {
+    let now = store.now().await.unwrap();
+    let order = Some(OrderKey(random()));
+    let new = || NewWork {
+        id: WorkId(id(now)),
+        tenant: TenantId::DEFAULT,
+        kind: WorkKind::Job,
+        lane,
+        run_at: None,
+        max_attempts: 1,
+        event: None,
+        scope: None,
+        subject: None,
+        order,
+        meta: WorkMeta::default(),
+        input: None,
+        dedup: None,
+    };
+    store.create_work(vec![new(), new()], None).await.unwrap();
+    for next in [Some(lane), None] {
+        let claimed = store.claim(claim_of(lane, 2, vec![])).await.unwrap();
+        assert_eq!(claimed.len(), 1, "one at a time");
+        let ended = store.settle(vec![end_of(claimed[0].ticket, Ending::Succeeded)]).await;
+        assert_eq!(ended[0].as_ref().unwrap().next_in_order, next);
+    }
 }
 
 /// How many rows and index entries of each table a node read in its life. Connections say so when they end.

@@ -56,16 +56,18 @@ pub async fn lock_live(
 }
 
 /// Of each of these keys that has no first item any more, the next may go. Answers its lane. The keys are
-/// locked.
+/// locked, so the item stays; the conflict is how it is found again, as in a heartbeat.
 pub async fn let_next_go(tx: &Transaction<'_>, keys: &[Uuid]) -> Result<HashMap<Uuid, LaneId>> {
     let rows = query(
         tx,
-        "UPDATE work w SET behind = false
-         FROM (SELECT DISTINCT key FROM unnest($1::uuid[]) AS o (key)) o
+        "INSERT INTO work AS w (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope)
+         SELECT n.* FROM (SELECT DISTINCT key FROM unnest($1::uuid[]) AS o (key)) o
          CROSS JOIN LATERAL (
-           SELECT tenant, id FROM work WHERE order_key = o.key AND behind ORDER BY id LIMIT 1) n
-         WHERE w.tenant = n.tenant AND w.id = n.id
-           AND NOT EXISTS (SELECT 1 FROM work f WHERE f.order_key = o.key AND NOT f.behind)
+           SELECT tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope FROM work
+           WHERE order_key = o.key AND behind
+             AND NOT EXISTS (SELECT 1 FROM work f WHERE f.order_key = o.key AND NOT f.behind)
+           ORDER BY id LIMIT 1 FOR UPDATE OF work) n
+         ON CONFLICT (tenant, id) DO UPDATE SET behind = false
          RETURNING w.order_key, w.lane",
         &[&keys],
     )

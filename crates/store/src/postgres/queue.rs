@@ -106,7 +106,8 @@ pub(super) async fn live(tx: &impl GenericClient, ticket: &Ticket) -> Result<Liv
 pub struct Beat;
 
 /// Items are locked in their order, as the rows come in it: batches that lock them in different orders
-/// can deadlock. They are there, and the conflict is how they are found: see the claim.
+/// can deadlock. They are there, and locked: the conflict is how they are found again, even where another moved
+/// one meanwhile. Joined with the table by their keys they would be found by a walk, as the claim says.
 const BEAT: &str = "
 WITH live AS MATERIALIZED (
   SELECT w.*, b.extend_ms, b.cost
