@@ -164,3 +164,21 @@ fn checkpoint(connection: &Connection, log: &Log, before: u32) -> rusqlite::Resu
     }
     Ok(moved)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_commits_are_moved_in_short_steps_and_large_ones_in_long() {
+        let small = Log::default();
+        (1..=2).for_each(|commit| small.has(commit * (LARGE_COMMIT - 1)));
+        assert!(!small.is_due(STEP_PAGES - 1));
+        (3..=9).for_each(|commit| small.has(commit * (LARGE_COMMIT - 1)));
+        assert!(small.is_due(9 * (LARGE_COMMIT - 1)));
+        let large = Log::default();
+        (1..=9).for_each(|commit| large.has(commit * LARGE_COMMIT));
+        assert!(!large.is_due(9 * LARGE_COMMIT));
+        assert!(large.is_due(BUSY_STEP_PAGES));
+    }
+}

@@ -497,12 +497,25 @@ fn add_progress(tx: &Connection, now: Timestamp, progress: &Progress) -> rusqlit
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use rusqlite::StatementStatus;
+
+    use super::super::{Durability, migrate, writer};
     use super::*;
+
+    /// As the writer has it.
+    fn database() -> Connection {
+        let memory = Path::new(":memory:");
+        let mut connection = writer::connect(memory, Durability::Full, &Arc::default()).unwrap();
+        migrate::migrate(&mut connection).unwrap();
+        connection
+    }
 
     #[test]
     fn a_claim_reads_the_ready_index_and_then_rows_by_their_whole_key() {
-        let mut connection = Connection::open_in_memory().unwrap();
-        super::super::migrate::migrate(&mut connection).unwrap();
+        let connection = database();
         let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {CLAIM}")).unwrap();
         let steps: Vec<String> = explain
             .query_map((1, 2, 3, 4, "", 6, 7), |row| row.get(3))
@@ -513,5 +526,16 @@ mod tests {
         assert!(plan.contains("INDEX work_ready (lane=? AND run_at<?)"), "{plan}");
         assert!(plan.contains("PRIMARY KEY (tenant=? AND id=?)"), "{plan}");
         assert!(!plan.contains("SCAN work"), "{plan}");
+    }
+
+    #[test]
+    fn a_claim_is_planned_once_however_many_items_it_asks_for() {
+        let connection = database();
+        let mut claim = connection.prepare(CLAIM).unwrap();
+        for count in 1..=3 {
+            let rows = claim.query_map(("ada", 1, 2, 3, None::<String>, 1, count), |_| Ok(()));
+            assert_eq!(rows.unwrap().count(), 0);
+        }
+        assert_eq!(claim.get_status(StatementStatus::RePrepare), 0);
     }
 }
