@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use wakepost_domain::fair::TURN_MAX;
+
 use super::claim::{WORKERS, work_off, workers};
 use super::rounds::{by_arm, order, rounds};
 use super::window::Spent;
@@ -168,7 +170,7 @@ fn taken_in_a_round(bench: &Bench) -> usize {
 fn taken_from_small(bench: &Bench, sizes: Sizes) -> usize {
     warm_up(sizes)
         + 2 * bench.options.rounds() as usize * taken_in_a_round(bench)
-        + turns::TRIALS * (2 * turns::TURN_MAX * sizes.tenants + SPARE)
+        + turns::TRIALS * (2 * TURN_MAX as usize * sizes.tenants + SPARE)
         + rows_read::jobs(warm_up(sizes))
 }
 

@@ -16,8 +16,6 @@ use crate::world::gateway::Gateway;
 
 /// How many lone jobs are tried.
 pub const TRIALS: usize = 20;
-/// How many jobs a tenant gets at a turn where very many wait.
-pub const TURN_MAX: usize = 8;
 const WORKERS: usize = 4;
 const BATCH: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -58,7 +58,7 @@ struct Class {
 /// gets a few items at a time costs the database much less than one item each, since its rows lie together.
 const TENANTS_PER_STEP: usize = 128;
 /// The most items of a turn, for a tenant of weight 1.
-const TURN_MAX: u32 = 8;
+pub const TURN_MAX: u32 = 8;
 
 /// Things that take turns: the front one is next, and may keep its turn for a while (its deficit).
 #[derive(Debug)]
