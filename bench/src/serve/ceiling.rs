@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use wakepost_server::app::App;
 use wakepost_server::config::{Flags, load};
 use wakepost_store::Result;
-use wakepost_store::moves::{Accepted, Ledger, NewEvent, NewReceipt, Received};
+use wakepost_store::moves::{Accepted, Ledger, NewEvent, NewReceipt, Received, SharedBody};
 
 /// A ledger that keeps nothing.
 struct NoCommit;
@@ -17,6 +17,10 @@ struct NoCommit;
 impl Ledger for NoCommit {
     async fn accept(&self, batch: Vec<NewEvent>) -> Vec<Received> {
         batch.iter().map(|_| Ok(Accepted::New)).collect()
+    }
+
+    async fn accept_together(&self, _: SharedBody, events: Vec<NewEvent>) -> Result<Vec<Accepted>> {
+        self.accept(events).await.into_iter().collect()
     }
 
     async fn keep_rejections(&self, _batch: Vec<NewReceipt>) -> Result<()> {

@@ -59,6 +59,26 @@ pub struct Event {
     pub remote_addr: Option<String>,
     /// From the first byte to the hand-over to the store.
     pub latency_us: i32,
+    /// A hash of its signature, where that covers a time: a second one like it was captured, not signed.
+    pub signature: Option<i64>,
+    /// Which part of a request it is, where the request told of several events.
+    pub part: Option<Part>,
+}
+
+/// One of several events that a single request told of. The request is stored once for all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Under which id the request is stored.
+    pub body: EventId,
+    /// Which of its events this is, from 0 on.
+    pub index: u16,
+}
+
+impl Event {
+    /// Under which id its request is stored.
+    pub fn body(&self) -> EventId {
+        self.part.map_or(self.id, |part| part.body)
+    }
 }
 
 /// An event's status: its route, or the most telling state of its work.

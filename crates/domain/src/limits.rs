@@ -8,6 +8,10 @@ pub const API_BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// The largest `max_body_bytes` a source may set.
 pub const BODY_BYTES_CEILING: usize = 64 * 1024 * 1024;
+/// How many events one inbound body may hold.
+pub const EVENTS_PER_BODY_MAX: usize = 1000;
+/// How many fields a form may have.
+pub const FORM_FIELDS_MAX: usize = 1000;
 /// The largest checkpoint.
 pub const CHECKPOINT_BYTES_MAX: usize = 1024 * 1024;
 /// The largest job input, result or effect result.

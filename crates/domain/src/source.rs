@@ -53,6 +53,8 @@ pub struct SourceConfig {
     pub dedup_window_s: Option<u64>,
     /// Whether the body's hash is a second dedup key. `None`: the provider's usual.
     pub dedup_body: Option<bool>,
+    /// A template over the payload and headers that tells events apart. `None`: the provider's id.
+    pub dedup_key: Option<String>,
     /// Which event types make a job; empty: all.
     pub filter: Vec<String>,
     /// Which queue its jobs wait in. `None`: the provider's usual.
@@ -69,8 +71,12 @@ pub struct SourceConfig {
     pub lease_s: Option<u64>,
     /// How many of its jobs may run at once.
     pub concurrency: Option<u32>,
+    /// How many requests it takes in a second.
+    pub rate_per_s: Option<f64>,
     /// The networks its requests must come from; empty: any.
     pub allow_from: Vec<String>,
+    /// Who answers for it: alerts name them.
+    pub owner: Option<String>,
     /// Whether an administrator of all tenants set the executor's URL, which may then be private.
     pub executor_trusted: bool,
 }
@@ -86,6 +92,7 @@ impl Default for SourceConfig {
             max_body_bytes: None,
             dedup_window_s: None,
             dedup_body: None,
+            dedup_key: None,
             filter: Vec::new(),
             priority: None,
             executor: None,
@@ -94,7 +101,9 @@ impl Default for SourceConfig {
             run_timeout_s: None,
             lease_s: None,
             concurrency: None,
+            rate_per_s: None,
             allow_from: Vec::new(),
+            owner: None,
             executor_trusted: false,
         }
     }
@@ -136,6 +145,8 @@ pub struct SourceSecrets {
     pub previous_expires_at: Option<Timestamp>,
     /// What requests to an http executor are signed with.
     pub executor: Option<String>,
+    /// A secret that the provider sent and no operator has seen yet: it is shown once.
+    pub unseen: Option<String>,
     /// The adapter's own settings that are secret.
     pub settings: Map<String, Value>,
 }

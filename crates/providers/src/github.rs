@@ -1,18 +1,17 @@
 //! GitHub: `X-Hub-Signature-256` over the body; the event's id and kind are in headers that nobody signs.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use aws_lc_rs::hmac::HMAC_SHA256;
 use wakepost_domain::Timestamp;
-use wakepost_domain::envelope::{Actor, Mapped, Subject};
+use wakepost_domain::envelope::{Actor, Mapped, Starts, Subject};
 use wakepost_domain::ports::Entropy;
-use wakepost_domain::work::Priority;
 
-use crate::mapping::{MapError, bounded};
-use crate::provider::{Facts, Provider, SecretNeed};
+use crate::mapping::{self, MapError};
+use crate::provider::{Facts, Provider, SecretNeed, SignedHeader};
 use crate::request::{Request, SignedRequest};
-use crate::settings::{self, ConfigError, Setting, Settings};
+use crate::sample::Sample;
+use crate::settings::{ConfigError, Settings};
 use crate::signature::{self, Encoding};
 use crate::verdict::{Check, Refusal, Verified, Why};
 use crate::{header, payload};
@@ -31,29 +30,15 @@ impl Provider for GitHub {
 
     fn facts(&self) -> Facts {
         Facts {
-            label: "GitHub",
-            tolerance: Duration::from_secs(300),
             body_bytes_max: 25 * 1024 * 1024,
-            patience: Duration::from_secs(10),
-            signs_body: true,
             id_is_signed: false,
-            accepted_status: 202,
-            priority: Priority::Webhook,
             secret: SecretNeed::Generated,
+            ..Facts::usual("GitHub")
         }
     }
 
-    fn settings(&self) -> &'static [Setting] {
-        &[]
-    }
-
-    fn check_config(
-        &self,
-        secret: Option<&str>,
-        settings: &Settings,
-    ) -> Result<Vec<String>, ConfigError> {
-        settings::only_declared(self.settings(), settings)?;
-        Ok(settings::missing_secret(secret))
+    fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
+        vec![SignedHeader::hex("x-hub-signature-256")]
     }
 
     fn verify(&self, request: &Request<'_>, check: &Check<'_>) -> Result<Verified, Refusal> {
@@ -68,16 +53,16 @@ impl Provider for GitHub {
         Ok(Verified { secret_index, signed_at: None })
     }
 
-    fn map(&self, request: &Request<'_>, _: &Settings) -> Result<Mapped, MapError> {
+    fn map(&self, request: &Request<'_>, _: &Settings) -> Result<Vec<Mapped>, MapError> {
         let event = header::one(request.headers, EVENT)?;
         let said = Said::read(request.body)?;
-        bounded(Mapped {
+        mapping::one(Mapped {
             dedup_key: Some(header::one(request.headers, DELIVERY)?.to_owned()),
             event_type: match &said.action {
                 Some(action) => format!("{event}.{action}"),
                 None => event.to_owned(),
             },
-            ignored: event == "ping",
+            starts: if event == "ping" { Starts::Nothing } else { Starts::Job },
             actor: said.actor(),
             subject: said.subject(),
             provider_request_id: header::request_id(request.headers),
@@ -87,6 +72,10 @@ impl Provider for GitHub {
 
     fn generate_secret(&self, _: &Settings, entropy: &dyn Entropy) -> Option<String> {
         Some(hex::encode(signature::random_key(entropy)))
+    }
+
+    fn samples(&self) -> &'static [Sample] {
+        SAMPLES
     }
 
     fn sign(
@@ -106,6 +95,20 @@ impl Provider for GitHub {
         Ok(())
     }
 }
+
+static SAMPLES: &[Sample] = &[
+    Sample::json("issues.opened", include_str!("../fixtures/github/issues.opened.json"))
+        .with_headers(&[("x-github-event", "issues"), ("user-agent", "GitHub-Hookshot/044aadd")]),
+    Sample::json(
+        "pull_request.opened",
+        include_str!("../fixtures/github/pull_request.opened.json"),
+    )
+    .with_headers(&[("x-github-event", "pull_request")]),
+    Sample::json("push", include_str!("../fixtures/github/push.json"))
+        .with_headers(&[("x-github-event", "push")]),
+    Sample::json("ping", include_str!("../fixtures/github/ping.json"))
+        .with_headers(&[("x-github-event", "ping")]),
+];
 
 /// The few fields of a payload that the envelope needs.
 struct Said<'a> {
@@ -197,7 +200,7 @@ mod tests {
         let mapped = map(&GitHub, &delivery("issues", body)).unwrap();
         assert_eq!(mapped.event_type, "issues.opened");
         assert_eq!(mapped.dedup_key.as_deref(), Some("72d3162e"));
-        assert!(!mapped.ignored);
+        assert_eq!(mapped.starts, Starts::Job);
         let actor = mapped.actor.unwrap();
         assert_eq!((actor.id.as_deref(), actor.name.as_deref()), (Some("7"), Some("mona")));
         assert!(actor.verified);
@@ -216,10 +219,10 @@ mod tests {
     #[test]
     fn a_ping_is_ignored_and_an_event_without_action_keeps_its_bare_name() {
         let ping = map(&GitHub, &delivery("ping", r#"{"zen":"Keep it simple."}"#)).unwrap();
-        assert!(ping.ignored);
+        assert_eq!(ping.starts, Starts::Nothing);
         assert_eq!(ping.event_type, "ping");
         let push = map(&GitHub, &delivery("push", r#"{"ref":"refs/heads/main"}"#)).unwrap();
-        assert_eq!((push.event_type.as_str(), push.ignored), ("push", false));
+        assert_eq!((push.event_type.as_str(), push.starts), ("push", Starts::Job));
     }
 
     #[test]

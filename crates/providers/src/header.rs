@@ -33,13 +33,16 @@ pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// The media type, in lower case and without its parameters.
+pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
+    let value = optional(headers, "content-type").ok().flatten()?;
+    Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+}
+
 /// Whether the content type says JSON.
 pub(crate) fn says_json(headers: &HeaderMap) -> bool {
-    let Ok(Some(value)) = optional(headers, "content-type") else {
-        return false;
-    };
-    let media_type = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    media_type == "application/json" || media_type.ends_with("+json")
+    media_type(headers)
+        .is_some_and(|media_type| media_type == "application/json" || media_type.ends_with("+json"))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //!
 //! One file per provider and one list of them ([`registry`]): adding a provider touches those two only.
 
+mod form;
 mod freshness;
 mod generic;
 mod github;
@@ -14,19 +15,24 @@ mod mapping;
 mod payload;
 mod provider;
 mod request;
+mod sample;
 mod settings;
 mod signature;
 mod standard_webhooks;
 mod stripe;
+mod template;
 mod verdict;
 
 pub mod registry;
 pub mod standard;
 
 pub use mapping::MapError;
-pub use provider::{Answer, Facts, Provider, SecretNeed};
+pub use payload::data;
+pub use provider::{Answer, Facts, Keys, Provider, SecretNeed, SignedHeader};
 pub use request::{Request, SignedRequest};
-pub use settings::{ConfigError, Setting, Settings};
+pub use sample::Sample;
+pub use settings::{ConfigError, Need, Setting, Settings, examples};
+pub use template::Template;
 pub use verdict::{Check, Refusal, Verified, Why};
 
 #[cfg(test)]

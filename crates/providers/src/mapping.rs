@@ -1,7 +1,7 @@
 //! What every mapping must satisfy before it leaves this crate: short, printable, never empty.
 
-use wakepost_domain::envelope::{Actor, Mapped, Subject};
-use wakepost_domain::limits::{KEY_CHARS_MAX, NAME_CHARS_MAX};
+use wakepost_domain::envelope::{Actor, Mapped, Message, Subject};
+use wakepost_domain::limits::{EVENTS_PER_BODY_MAX, KEY_CHARS_MAX, NAME_CHARS_MAX};
 
 use crate::settings::ConfigError;
 use crate::verdict::Why;
@@ -12,6 +12,12 @@ pub enum MapError {
     /// The body is not sound JSON.
     #[error("the body is not sound JSON: {0}")]
     NotJson(String),
+    /// The body is not a sound form.
+    #[error("the body is not a sound form: {0}")]
+    NotAForm(String),
+    /// The body should be a list of events, and is not, or has none or too many.
+    #[error("the body is not a list of 1 to {EVENTS_PER_BODY_MAX} events")]
+    NotAList,
     /// A header that says what the event is cannot be read.
     #[error("{0}")]
     Header(Why),
@@ -37,16 +43,39 @@ impl From<Why> for MapError {
     }
 }
 
+/// The mapping of a request that tells of one event.
+pub(crate) fn one(mapped: Mapped) -> Result<Vec<Mapped>, MapError> {
+    Ok(vec![bounded(mapped)?])
+}
+
+/// The mapping of a request that tells of many.
+pub(crate) fn many(
+    events: impl IntoIterator<Item = Result<Mapped, MapError>>,
+) -> Result<Vec<Mapped>, MapError> {
+    let mut all = Vec::new();
+    for event in events.into_iter().take(EVENTS_PER_BODY_MAX + 1) {
+        all.push(bounded(event?)?);
+    }
+    match (1..=EVENTS_PER_BODY_MAX).contains(&all.len()) {
+        true => Ok(all),
+        false => Err(MapError::NotAList),
+    }
+}
+
 /// The mapping, with everything in it fit to be stored, indexed and shown. What names the event is refused
 /// if unfit, since a shortened key could make two events one; what only describes it is left out.
-pub(crate) fn bounded(mapped: Mapped) -> Result<Mapped, MapError> {
+fn bounded(mapped: Mapped) -> Result<Mapped, MapError> {
     must_fit("event type", &mapped.event_type, NAME_CHARS_MAX)?;
     for key in [&mapped.dedup_key, &mapped.second_key].into_iter().flatten() {
         must_fit("event id", key, KEY_CHARS_MAX)?;
     }
+    if let Some(message) = &mapped.message {
+        must_fit("thread id", &message.thread_id, KEY_CHARS_MAX)?;
+    }
     Ok(Mapped {
         actor: mapped.actor.map(bounded_actor),
         subject: mapped.subject.and_then(bounded_subject),
+        message: mapped.message.map(bounded_message),
         provider_request_id: mapped.provider_request_id.filter(|text| is_short(text)),
         ..mapped
     })
@@ -59,6 +88,14 @@ fn bounded_actor(actor: Actor) -> Actor {
         email: actor.email.filter(|text| is_short(text)),
         verified: actor.verified,
     }
+}
+
+/// More files than this with one message are left out.
+const FILES_MAX: usize = 100;
+
+fn bounded_message(mut message: Message) -> Message {
+    message.files.truncate(FILES_MAX);
+    message
 }
 
 fn bounded_subject(subject: Subject) -> Option<Subject> {

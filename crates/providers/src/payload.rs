@@ -7,9 +7,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde_json::Value;
+use serde_json::value::RawValue;
+
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
+use crate::form::{self, Form};
 use crate::mapping::MapError;
+use crate::request::Request;
 
 type Found<'de> = Option<Cow<'de, str>>;
 
@@ -38,6 +43,33 @@ pub(crate) fn pick_wanted<'de, const N: usize>(
         .and_then(|()| json.end())
         .map_err(|error| MapError::NotJson(error.to_string()))?;
     Ok(found)
+}
+
+/// The elements of a body that is a list, each as it stands there.
+pub(crate) fn items(body: &[u8]) -> Result<Vec<&RawValue>, MapError> {
+    let text = std::str::from_utf8(body)
+        .map_err(|error| MapError::NotJson(format!("not UTF-8 at byte {}", error.valid_up_to())))?;
+    serde_json::from_str(text).map_err(|error| MapError::NotJson(error.to_string()))
+}
+
+/// The payload for those who read an envelope: JSON as it is, a form as an object, other text as text,
+/// anything else not at all.
+pub fn data(request: &Request<'_>) -> Value {
+    if form::says_form(request.headers) {
+        return Form::read(request).map_or(Value::Null, |form| form.to_json());
+    }
+    match std::str::from_utf8(request.body) {
+        Err(_) => Value::Null,
+        Ok("") => Value::Null,
+        Ok(text) => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())),
+    }
+}
+
+/// The payload of one element of a list.
+pub(crate) fn item_data(body: &[u8], part: usize) -> Value {
+    let items = items(body).unwrap_or_default();
+    let item = items.get(part).and_then(|item| serde_json::from_str(item.get()).ok());
+    item.unwrap_or_default()
 }
 
 /// Whether the text is a JSON pointer (RFC 6901).

@@ -1,16 +1,21 @@
 //! What a provider is to the rest of Wakepost.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use serde_json::Value;
 use wakepost_domain::Timestamp;
 use wakepost_domain::envelope::Mapped;
+use wakepost_domain::limits::BODY_BYTES_MAX;
 use wakepost_domain::ports::Entropy;
 use wakepost_domain::work::Priority;
 
 use crate::mapping::MapError;
 use crate::request::{Request, SignedRequest};
-use crate::settings::{ConfigError, Setting, Settings};
+use crate::sample::Sample;
+use crate::settings::{self, ConfigError, Setting, Settings};
 use crate::verdict::{Check, Refusal, Verified};
+use crate::{header, payload, signature};
 
 /// What is true of a provider, and a source's defaults that follow from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,12 +32,35 @@ pub struct Facts {
     pub signs_body: bool,
     /// Whether its signature covers the event's id; if not, the body's hash is a second dedup key.
     pub id_is_signed: bool,
+    /// Whether its signature covers the public address, which must then be configured.
+    pub signs_url: bool,
     /// The status it wants for an accepted request: 202, or 200 where it insists.
     pub accepted_status: u16,
     /// Which queue its jobs wait in.
     pub priority: Priority,
     /// Who makes the secret.
     pub secret: SecretNeed,
+    /// The header by which it says that it tries again.
+    pub retry_header: Option<&'static str>,
+}
+
+impl Facts {
+    /// What is true of most.
+    pub const fn usual(label: &'static str) -> Facts {
+        Facts {
+            label,
+            tolerance: Duration::from_secs(300),
+            body_bytes_max: BODY_BYTES_MAX,
+            patience: Duration::from_secs(10),
+            signs_body: true,
+            id_is_signed: true,
+            signs_url: false,
+            accepted_status: 202,
+            priority: Priority::Webhook,
+            secret: SecretNeed::Given,
+            retry_header: None,
+        }
+    }
 }
 
 /// Who makes a source's secret.
@@ -42,17 +70,66 @@ pub enum SecretNeed {
     Generated,
     /// The provider shows one, which is then entered here.
     Given,
+    /// The provider sends it with its first request.
+    Sent,
 }
 
-/// What a handshake is answered with.
+/// A header that a signature is in, or covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedHeader {
+    /// Its name, in lower case.
+    pub name: Cow<'static, str>,
+    /// Whether letter case changes nothing in it, as in hex.
+    pub any_case: bool,
+}
+
+impl SignedHeader {
+    /// One in which every character counts.
+    pub const fn exact(name: &'static str) -> SignedHeader {
+        SignedHeader { name: Cow::Borrowed(name), any_case: false }
+    }
+
+    /// One that holds hex.
+    pub const fn hex(name: &'static str) -> SignedHeader {
+        SignedHeader { name: Cow::Borrowed(name), any_case: true }
+    }
+}
+
+/// What is signed with and what is verified with: two keys where the scheme has a public one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Keys {
+    /// What a sender signs with.
+    pub signs: String,
+    /// What a source has as its secret.
+    pub verifies: String,
+}
+
+impl Keys {
+    /// One secret that both know.
+    pub fn shared(secret: impl Into<String>) -> Keys {
+        let secret = secret.into();
+        Keys { signs: secret.clone(), verifies: secret }
+    }
+}
+
+/// What a provider prescribes as the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
     /// The media type of the body.
     pub content_type: &'static str,
+    /// Headers besides.
+    pub headers: Vec<(&'static str, String)>,
     /// The body.
     pub body: String,
+}
+
+impl Answer {
+    /// A 200 with this body.
+    pub fn ok(content_type: &'static str, body: impl Into<String>) -> Answer {
+        Answer { status: 200, content_type, headers: Vec::new(), body: body.into() }
+    }
 }
 
 /// One kind of sender.
@@ -69,17 +146,36 @@ pub trait Provider: Send + Sync {
     }
 
     /// The settings it understands, besides the secret.
-    fn settings(&self) -> &'static [Setting];
+    fn settings(&self) -> &'static [Setting] {
+        &[]
+    }
+
+    /// An error where the secret cannot be what this provider uses.
+    fn check_secret(&self, _secret: &str, _settings: &Settings) -> Result<(), ConfigError> {
+        Ok(())
+    }
 
     /// Which settings are still missing, by name and with `secret` among them; an error where one is malformed.
     fn check_config(
         &self,
         secret: Option<&str>,
         settings: &Settings,
-    ) -> Result<Vec<String>, ConfigError>;
+    ) -> Result<Vec<String>, ConfigError> {
+        let mut missing = settings::missing(self.settings(), settings)?;
+        match secret.filter(|secret| !secret.is_empty()) {
+            Some(secret) => self.check_secret(secret, settings)?,
+            None => missing.insert(0, "secret".to_owned()),
+        }
+        Ok(missing)
+    }
 
     /// The answer to an unsigned handshake (GET or OPTIONS), if this is one.
     fn handshake(&self, _request: &Request<'_>, _settings: &Settings) -> Option<Answer> {
+        None
+    }
+
+    /// The secret that a first request brings, while the source has none.
+    fn sent_secret(&self, _request: &Request<'_>) -> Option<String> {
         None
     }
 
@@ -88,16 +184,47 @@ pub trait Provider: Send + Sync {
         None
     }
 
+    /// The headers that the signature is in or covers, the signature itself first; none where it is in the body.
+    fn signed_headers(&self, settings: &Settings) -> Vec<SignedHeader>;
+
+    /// The signature as the request carries it: two requests with the same one are one request, sent twice.
+    fn proof(&self, request: &Request<'_>, settings: &Settings) -> Option<String> {
+        let header = self.signed_headers(settings).into_iter().next()?;
+        header::optional(request.headers, &header.name).ok().flatten().map(str::to_owned)
+    }
+
     /// Whether the request is really from the sender, and fresh.
     fn verify(&self, request: &Request<'_>, check: &Check<'_>) -> Result<Verified, Refusal>;
 
-    /// What the request says; the same answer at ingest and whenever the envelope is read.
-    fn map(&self, request: &Request<'_>, settings: &Settings) -> Result<Mapped, MapError>;
+    /// The events that the request tells of, at least one; the same answer at ingest and whenever an envelope
+    /// is read.
+    fn map(&self, request: &Request<'_>, settings: &Settings) -> Result<Vec<Mapped>, MapError>;
+
+    /// The payload of one of its events: of the whole request, unless it tells of many.
+    fn data(&self, request: &Request<'_>, _part: usize) -> Value {
+        payload::data(request)
+    }
+
+    /// The answer that it prescribes for an event that was stored or was there already.
+    fn prescribed(&self, _request: &Request<'_>) -> Option<Answer> {
+        None
+    }
 
     /// A new secret that fits these settings; `None` where the provider makes it.
-    fn generate_secret(&self, settings: &Settings, entropy: &dyn Entropy) -> Option<String>;
+    fn generate_secret(&self, _settings: &Settings, _entropy: &dyn Entropy) -> Option<String> {
+        None
+    }
 
-    /// Adds the headers this sender would add, really signed; the body must already be the one to send.
+    /// Keys to try it with, as its sender might have them.
+    fn sample_keys(&self, settings: &Settings, entropy: &dyn Entropy) -> Keys {
+        let made = self.generate_secret(settings, entropy);
+        Keys::shared(made.unwrap_or_else(|| hex::encode(signature::random_key(entropy))))
+    }
+
+    /// Realistic requests to try it with, at least one.
+    fn samples(&self) -> &'static [Sample];
+
+    /// Adds what this sender would add, really signed; the body must already be the one to send.
     fn sign(
         &self,
         request: &mut SignedRequest,

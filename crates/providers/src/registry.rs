@@ -44,6 +44,8 @@ mod tests {
             assert!(matches!(facts.accepted_status, 200 | 202));
             for setting in provider.settings() {
                 assert!(!setting.label.is_empty() && !setting.help.is_empty(), "{}", setting.name);
+                let needs_example = setting.need == crate::Need::Receiving;
+                assert!(!needs_example || !setting.example.is_empty(), "{}", setting.name);
             }
         }
     }

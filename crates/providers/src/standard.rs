@@ -7,6 +7,7 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use wakepost_domain::Timestamp;
 use wakepost_domain::ports::Entropy;
 
+use crate::provider::Keys;
 use crate::settings::ConfigError;
 use crate::signature::{self, Encoding};
 
@@ -30,6 +31,13 @@ pub fn generate_private_key(entropy: &dyn Entropy) -> String {
 pub fn public_key(private_key: &str) -> Result<String, ConfigError> {
     let pair = signature::ed25519_pair(private_key).ok_or_else(Key::malformed_private)?;
     Ok(format!("whpk_{}", Encoding::Base64.encode(pair.public_key().as_ref())))
+}
+
+/// A new key pair to try things with: `whsk_…` signs and `whpk_…` verifies.
+pub(crate) fn generate_key_pair(entropy: &dyn Entropy) -> Keys {
+    let signs = generate_private_key(entropy);
+    let verifies = public_key(&signs).expect("a private key just made is sound");
+    Keys { signs, verifies }
 }
 
 /// What is signed.

@@ -5,15 +5,14 @@ use std::time::Duration;
 use http::HeaderMap;
 use wakepost_domain::Timestamp;
 use wakepost_domain::envelope::Mapped;
-use wakepost_domain::limits::BODY_BYTES_MAX;
 use wakepost_domain::ports::Entropy;
-use wakepost_domain::work::Priority;
 
 use crate::freshness::Unit;
-use crate::mapping::{MapError, bounded};
-use crate::provider::{Facts, Provider, SecretNeed};
+use crate::mapping::{self, MapError};
+use crate::provider::{Facts, Provider, SecretNeed, SignedHeader};
 use crate::request::{Request, SignedRequest};
-use crate::settings::{self, ConfigError, Setting, Settings};
+use crate::sample::Sample;
+use crate::settings::{ConfigError, Settings};
 use crate::signature::{CANDIDATES_MAX, Encoding};
 use crate::standard::{self, Key};
 use crate::verdict::{Check, Refusal, Verified, Why};
@@ -29,32 +28,18 @@ impl Provider for StandardWebhooks {
 
     fn facts(&self) -> Facts {
         Facts {
-            label: "Standard Webhooks",
-            tolerance: Duration::from_secs(300),
-            body_bytes_max: BODY_BYTES_MAX,
             patience: Duration::from_secs(15),
-            signs_body: true,
-            id_is_signed: true,
-            accepted_status: 202,
-            priority: Priority::Webhook,
             secret: SecretNeed::Generated,
+            ..Facts::usual("Standard Webhooks")
         }
     }
 
-    fn settings(&self) -> &'static [Setting] {
-        &[]
+    fn check_secret(&self, secret: &str, _: &Settings) -> Result<(), ConfigError> {
+        checking_key(secret).map(|_| ())
     }
 
-    fn check_config(
-        &self,
-        secret: Option<&str>,
-        settings: &Settings,
-    ) -> Result<Vec<String>, ConfigError> {
-        settings::only_declared(self.settings(), settings)?;
-        if let Some(secret) = secret.filter(|secret| !secret.is_empty()) {
-            checking_key(secret)?;
-        }
-        Ok(settings::missing_secret(secret))
+    fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
+        [WEBHOOK.signature, WEBHOOK.id, WEBHOOK.time].map(SignedHeader::exact).into()
     }
 
     fn verify(&self, request: &Request<'_>, check: &Check<'_>) -> Result<Verified, Refusal> {
@@ -78,10 +63,10 @@ impl Provider for StandardWebhooks {
         Ok(Verified { secret_index, signed_at: Some(time) })
     }
 
-    fn map(&self, request: &Request<'_>, _: &Settings) -> Result<Mapped, MapError> {
+    fn map(&self, request: &Request<'_>, _: &Settings) -> Result<Vec<Mapped>, MapError> {
         let id = header::one(request.headers, Names::of(request.headers).id)?;
         let [event_type, timestamp] = payload::pick(request.body, ["/type", "/timestamp"])?;
-        bounded(Mapped {
+        mapping::one(Mapped {
             dedup_key: Some(id.to_owned()),
             // The specification recommends a type but does not require one.
             event_type: event_type.map_or_else(|| "event".to_owned(), |text| text.into_owned()),
@@ -93,6 +78,10 @@ impl Provider for StandardWebhooks {
 
     fn generate_secret(&self, _: &Settings, entropy: &dyn Entropy) -> Option<String> {
         Some(standard::generate_secret(entropy))
+    }
+
+    fn samples(&self) -> &'static [Sample] {
+        SAMPLES
     }
 
     fn sign(
@@ -109,6 +98,11 @@ impl Provider for StandardWebhooks {
         request.set(WEBHOOK.signature, &signature)
     }
 }
+
+static SAMPLES: &[Sample] = &[Sample::json(
+    "contact.created",
+    include_str!("../fixtures/standard-webhooks/contact.created.json"),
+)];
 
 /// The three headers under one set of names.
 struct Names {

@@ -1,19 +1,15 @@
 //! Stripe: `Stripe-Signature` with a time and one or more HMACs over `{t}.{body}`; everything else is in the body.
 
-use std::time::Duration;
-
 use aws_lc_rs::hmac::HMAC_SHA256;
 use wakepost_domain::Timestamp;
 use wakepost_domain::envelope::{Mapped, Subject};
-use wakepost_domain::limits::BODY_BYTES_MAX;
-use wakepost_domain::ports::Entropy;
-use wakepost_domain::work::Priority;
 
 use crate::freshness::Unit;
-use crate::mapping::{MapError, bounded};
-use crate::provider::{Facts, Provider, SecretNeed};
+use crate::mapping::{self, MapError};
+use crate::provider::{Facts, Provider, SignedHeader};
 use crate::request::{Request, SignedRequest};
-use crate::settings::{self, ConfigError, Setting, Settings};
+use crate::sample::Sample;
+use crate::settings::{ConfigError, Settings};
 use crate::signature::{self, CANDIDATES_MAX, Encoding};
 use crate::verdict::{Check, Refusal, Verified, Why};
 use crate::{header, payload};
@@ -29,30 +25,11 @@ impl Provider for Stripe {
     }
 
     fn facts(&self) -> Facts {
-        Facts {
-            label: "Stripe",
-            tolerance: Duration::from_secs(300),
-            body_bytes_max: BODY_BYTES_MAX,
-            patience: Duration::from_secs(10),
-            signs_body: true,
-            id_is_signed: true,
-            accepted_status: 202,
-            priority: Priority::Webhook,
-            secret: SecretNeed::Given,
-        }
+        Facts::usual("Stripe")
     }
 
-    fn settings(&self) -> &'static [Setting] {
-        &[]
-    }
-
-    fn check_config(
-        &self,
-        secret: Option<&str>,
-        settings: &Settings,
-    ) -> Result<Vec<String>, ConfigError> {
-        settings::only_declared(self.settings(), settings)?;
-        Ok(settings::missing_secret(secret))
+    fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
+        vec![SignedHeader::hex("stripe-signature")]
     }
 
     fn verify(&self, request: &Request<'_>, check: &Check<'_>) -> Result<Verified, Refusal> {
@@ -67,7 +44,7 @@ impl Provider for Stripe {
         Ok(Verified { secret_index, signed_at: Some(given.time) })
     }
 
-    fn map(&self, request: &Request<'_>, _: &Settings) -> Result<Mapped, MapError> {
+    fn map(&self, request: &Request<'_>, _: &Settings) -> Result<Vec<Mapped>, MapError> {
         let [id, event_type, created, request_id, object, object_id] = payload::pick(
             request.body,
             ["/id", "/type", "/created", "/request/id", "/data/object/object", "/data/object/id"],
@@ -77,7 +54,7 @@ impl Provider for Stripe {
             id: id.into_owned(),
             url: None,
         });
-        bounded(Mapped {
+        mapping::one(Mapped {
             dedup_key: Some(id.ok_or(MapError::Missing("/id"))?.into_owned()),
             event_type: event_type.ok_or(MapError::Missing("/type"))?.into_owned(),
             occurred_at: created.and_then(|created| Unit::Seconds.read(&created)),
@@ -89,8 +66,8 @@ impl Provider for Stripe {
         })
     }
 
-    fn generate_secret(&self, _: &Settings, _: &dyn Entropy) -> Option<String> {
-        None
+    fn samples(&self) -> &'static [Sample] {
+        SAMPLES
     }
 
     fn sign(
@@ -107,6 +84,18 @@ impl Provider for Stripe {
         request.set(SIGNATURE, &format!("t={time},v1={tag}"))
     }
 }
+
+static SAMPLES: &[Sample] = &[
+    Sample::json(
+        "payment_intent.succeeded",
+        include_str!("../fixtures/stripe/payment_intent.succeeded.json"),
+    ),
+    Sample::json("invoice.paid", include_str!("../fixtures/stripe/invoice.paid.json")),
+    Sample::json(
+        "customer.subscription.deleted",
+        include_str!("../fixtures/stripe/customer.subscription.deleted.json"),
+    ),
+];
 
 /// What the signature header holds.
 struct Given<'h> {

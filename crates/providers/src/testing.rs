@@ -59,7 +59,18 @@ pub(crate) fn verify_with(
     provider.verify(&request.as_request(), &Check { secrets, settings, now, tolerance })
 }
 
-/// The mapping without settings.
+/// The mapping without settings of a request that tells of one event.
 pub(crate) fn map(provider: &dyn Provider, request: &SignedRequest) -> Result<Mapped, MapError> {
-    provider.map(&request.as_request(), &Settings::new())
+    map_with(provider, request, &Settings::new())
+}
+
+/// The mapping of a request that tells of one event.
+pub(crate) fn map_with(
+    provider: &dyn Provider,
+    request: &SignedRequest,
+    settings: &Settings,
+) -> Result<Mapped, MapError> {
+    let mut events = provider.map(&request.as_request(), settings)?;
+    assert_eq!(events.len(), 1, "one event");
+    Ok(events.remove(0))
 }

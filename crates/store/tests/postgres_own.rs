@@ -113,6 +113,8 @@ fn event(lane: LaneId, at: Timestamp, keys: &[&str]) -> NewEvent {
         duplicates: 0,
         remote_addr: None,
         latency_us: 1,
+        part: None,
+        signature: None,
     };
     NewEvent {
         dedup: keys
@@ -120,7 +122,7 @@ fn event(lane: LaneId, at: Timestamp, keys: &[&str]) -> NewEvent {
             .map(|key| DedupKey::new(TenantId::DEFAULT, source, key.as_bytes()))
             .collect(),
         dedup_until: at.after(DAY),
-        content: Sealed::from_stored(event.id.to_string().into_bytes()),
+        content: Some(Sealed::from_stored(event.id.to_string().into_bytes())),
         job: Some(NewJob { lane, max_attempts: 1 }),
         receipt: NewReceipt {
             id: ReceiptId(id(at)),
@@ -131,6 +133,8 @@ fn event(lane: LaneId, at: Timestamp, keys: &[&str]) -> NewEvent {
             latency_us: 1,
             detail: None,
         },
+        retry: None,
+        our_fault: None,
         event,
     }
 }

@@ -7,23 +7,22 @@ mod content;
 mod plan;
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use wakepost_domain::Timestamp;
 use wakepost_domain::envelope::Mapped;
-use wakepost_domain::limits::BODY_BYTES_MAX;
 use wakepost_domain::ports::Entropy;
-use wakepost_domain::work::Priority;
 
+use self::content::Piece;
 use self::content::Values;
 use self::plan::{Algorithm, Place, Plan, SETTINGS};
-use crate::mapping::{MapError, bounded};
-use crate::provider::{Facts, Provider, SecretNeed};
+use crate::mapping::{self, MapError};
+use crate::provider::{Facts, Keys, Provider, SecretNeed, SignedHeader};
 use crate::request::{Request, SignedRequest};
+use crate::sample::Sample;
 use crate::settings::{self, ConfigError, Setting, Settings};
 use crate::signature::{self, CANDIDATES_MAX};
 use crate::verdict::{Check, Refusal, Verified, Why};
-use crate::{header, payload};
+use crate::{header, payload, standard};
 
 /// Any sender, by configuration.
 pub(crate) struct Generic;
@@ -34,17 +33,7 @@ impl Provider for Generic {
     }
 
     fn facts(&self) -> Facts {
-        Facts {
-            label: "Generic",
-            tolerance: Duration::from_secs(300),
-            body_bytes_max: BODY_BYTES_MAX,
-            patience: Duration::from_secs(10),
-            signs_body: true,
-            id_is_signed: false,
-            accepted_status: 202,
-            priority: Priority::Webhook,
-            secret: SecretNeed::Generated,
-        }
+        Facts { id_is_signed: false, secret: SecretNeed::Generated, ..Facts::usual("Generic") }
     }
 
     fn facts_for(&self, settings: &Settings) -> Facts {
@@ -54,6 +43,7 @@ impl Provider for Generic {
         Facts {
             signs_body: plan.signs_body(),
             id_is_signed: plan.signs_id(),
+            signs_url: plan.signs(Piece::Url),
             secret: plan.algorithm.secret_need(),
             ..self.facts()
         }
@@ -68,16 +58,19 @@ impl Provider for Generic {
         secret: Option<&str>,
         settings: &Settings,
     ) -> Result<Vec<String>, ConfigError> {
-        settings::only_declared(SETTINGS, settings)?;
+        let mut missing = settings::missing(SETTINGS, settings)?;
         let plan = Plan::read(settings)?;
-        let mut missing = settings::missing_secret(secret);
-        if let Some(secret) = secret.filter(|secret| !secret.is_empty()) {
-            plan.algorithm.check_secret(secret)?;
-        }
-        if plan.header.is_none() {
-            missing.push("header".to_owned());
+        // Basic has a header of its own.
+        missing.retain(|_| plan.header.is_none());
+        match secret.filter(|secret| !secret.is_empty()) {
+            Some(secret) => plan.algorithm.check_secret(secret)?,
+            None => missing.insert(0, "secret".to_owned()),
         }
         Ok(missing)
+    }
+
+    fn signed_headers(&self, settings: &Settings) -> Vec<SignedHeader> {
+        Plan::read(settings).map_or_else(|_| Vec::new(), |plan| plan.signed_headers())
     }
 
     fn verify(&self, request: &Request<'_>, check: &Check<'_>) -> Result<Verified, Refusal> {
@@ -110,7 +103,7 @@ impl Provider for Generic {
         Ok(Verified { secret_index, signed_at: plan.signs_timestamp().then_some(time) })
     }
 
-    fn map(&self, request: &Request<'_>, settings: &Settings) -> Result<Mapped, MapError> {
+    fn map(&self, request: &Request<'_>, settings: &Settings) -> Result<Vec<Mapped>, MapError> {
         let plan = Plan::read(settings).map_err(MapError::Settings)?;
         let pointers = [plan.id.as_ref(), plan.event_type.as_ref()]
             .map(|place| place.and_then(Place::pointer));
@@ -123,7 +116,7 @@ impl Provider for Generic {
         };
         let id = id.or(header_at(&plan.id, request)?).filter(|id| !id.is_empty());
         let event_type = event_type.or(header_at(&plan.event_type, request)?);
-        bounded(Mapped {
+        mapping::one(Mapped {
             dedup_key: id.map(Cow::into_owned),
             event_type: event_type.map_or_else(|| "event".to_owned(), Cow::into_owned),
             provider_request_id: header::request_id(request.headers),
@@ -138,6 +131,17 @@ impl Provider for Generic {
             Algorithm::Basic => Some(format!("wakepost:{secret}")),
             Algorithm::Ed25519 => None,
         }
+    }
+
+    fn sample_keys(&self, settings: &Settings, entropy: &dyn Entropy) -> Keys {
+        match self.generate_secret(settings, entropy) {
+            Some(secret) => Keys::shared(secret),
+            None => standard::generate_key_pair(entropy),
+        }
+    }
+
+    fn samples(&self) -> &'static [Sample] {
+        SAMPLES
     }
 
     fn sign(
@@ -165,6 +169,9 @@ impl Provider for Generic {
         request.set(plan.header()?, &text)
     }
 }
+
+static SAMPLES: &[Sample] =
+    &[Sample::json("event", include_str!("../../fixtures/generic/event.json"))];
 
 /// Checks a signature over the content; finds the id and time first only if the content has them.
 fn verify_content(

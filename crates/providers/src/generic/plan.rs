@@ -7,100 +7,79 @@ use http::HeaderName;
 
 use super::content::{Content, Piece};
 use crate::freshness::Unit;
-use crate::provider::SecretNeed;
+use crate::provider::{SecretNeed, SignedHeader};
 use crate::request::Request;
 use crate::settings::{ConfigError, Setting, Settings, text};
 use crate::signature::{self, Encoding};
 use crate::verdict::Why;
 use crate::{header, payload};
 
-const fn setting(
-    name: &'static str,
-    label: &'static str,
-    required: bool,
-    help: &'static str,
-) -> Setting {
-    Setting { name, label, required, secret: false, help }
-}
-
 /// Every setting, in the order a person would fill them in.
 pub(super) const SETTINGS: &[Setting] = &[
-    setting(
+    Setting::required(
         "header",
         "Signature header",
-        true,
         "The header that holds the signature, the token or the password; Authorization for basic.",
-    ),
-    setting(
+    )
+    .example("X-Signature"),
+    Setting::optional(
         "algorithm",
         "Algorithm",
-        false,
         "hmac-sha1, hmac-sha256 (default), hmac-sha512, ed25519, token or basic. With ed25519 the secret is the public key; with basic it is user:password.",
     ),
-    setting(
+    Setting::optional(
         "encoding",
         "Encoding",
-        false,
         "How the signature is written: hex (default), base64 or base64url.",
     ),
-    setting(
+    Setting::optional(
         "prefix",
         "Prefix",
-        false,
         "What stands before each signature or the token, such as sha256= or Bearer with its space.",
     ),
-    setting(
+    Setting::optional(
         "separator",
         "Separator",
-        false,
         "What stands between signatures where the header may hold several, such as a comma.",
     ),
-    setting(
+    Setting::optional(
         "content",
         "Signed content",
-        false,
         "What is signed, over {method} {url} {id} {timestamp} {body}; {body} by default.",
     ),
-    setting(
+    Setting::optional(
         "timestamp_header",
         "Timestamp header",
-        false,
         "The header that holds the time of signing.",
     ),
-    setting(
+    Setting::optional(
         "timestamp_pointer",
         "Timestamp pointer",
-        false,
         "Where the body holds the time of signing, as a JSON pointer such as /sent_at.",
     ),
-    setting(
+    Setting::optional(
         "timestamp_unit",
         "Timestamp unit",
-        false,
         "How the time is written: s (default), ms or rfc3339.",
     ),
-    setting(
+    Setting::optional(
         "id_header",
         "Id header",
-        false,
         "The header that holds the event's id; without an id the body's hash tells repeats.",
     ),
-    setting(
+    Setting::optional(
         "id_pointer",
         "Id pointer",
-        false,
         "Where the body holds the event's id, as a JSON pointer such as /id.",
     ),
-    setting(
+    Setting::optional(
         "type_header",
         "Type header",
-        false,
         "The header that says what happened; without a type every event is called event.",
     ),
-    setting(
+    Setting::optional(
         "type_pointer",
         "Type pointer",
-        false,
         "Where the body says what happened, as a JSON pointer such as /type.",
     ),
 ];
@@ -204,7 +183,27 @@ impl<'s> Plan<'s> {
         self.signs(Piece::Timestamp) || in_body
     }
 
-    fn signs(&self, piece: Piece<'_>) -> bool {
+    /// The headers that the proof is in or covers.
+    pub(super) fn signed_headers(&self) -> Vec<SignedHeader> {
+        let header = |name: &str, any_case| SignedHeader {
+            name: name.to_ascii_lowercase().into(),
+            any_case,
+        };
+        let over_content = matches!(self.algorithm, Algorithm::Hmac(_) | Algorithm::Ed25519);
+        let in_hex = over_content && self.encoding == Encoding::Hex;
+        // The scheme's name before a Basic password may be written in any case.
+        let proof =
+            self.header.map(|name| header(name, in_hex || self.algorithm == Algorithm::Basic));
+        let covered = [(Piece::Id, self.id), (Piece::Timestamp, self.timestamp)];
+        let covered = covered.into_iter().filter_map(|(piece, place)| match place {
+            Some(Place::Header(name)) if self.signs(piece) => Some(header(name, false)),
+            _ => None,
+        });
+        proof.into_iter().chain(covered).collect()
+    }
+
+    /// Whether the proof covers this.
+    pub(super) fn signs(&self, piece: Piece<'_>) -> bool {
         let over_content = matches!(self.algorithm, Algorithm::Hmac(_) | Algorithm::Ed25519);
         over_content && self.content.has(piece)
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::signature::Encoding;
-use crate::testing::{Counting, NOW, settings, verify_with};
+use crate::testing::{Counting, NOW, map_with, settings, verify_with};
 
 const SECRET: &str = "a shared secret";
 
@@ -15,7 +15,7 @@ fn verdict(request: &SignedRequest, settings: &Settings) -> Result<Verified, Ref
 }
 
 fn mapped(request: &SignedRequest, settings: &Settings) -> Result<Mapped, MapError> {
-    Generic.map(&request.as_request(), settings)
+    map_with(&Generic, request, settings)
 }
 
 #[test]

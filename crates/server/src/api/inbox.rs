@@ -9,7 +9,7 @@ use wakepost_domain::access::Right;
 use wakepost_domain::advice::{EffectCounts, next_action};
 use wakepost_domain::event::{Event, Route, status};
 use wakepost_domain::lane::LaneKey;
-use wakepost_domain::receipt::Verdict;
+use wakepost_domain::receipt::{Class, Compared, OurFault, Verdict};
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::work::{Priority, State, WorkKind};
 use wakepost_domain::{EventId, ReceiptId, SourceId, Timestamp};
@@ -147,6 +147,34 @@ pub struct ReceiptView {
     latency_us: i32,
     /// What an operator should know.
     detail: Option<String>,
+    /// Why a duplicate came: `provider_retry`, `provider_replay`, `self_inflicted` or `suspicious`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    class: Option<Class>,
+    /// What the class is concluded from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evidence: Option<EvidenceView>,
+}
+
+/// A duplicate beside the first of its kind.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DuplicateEvidence)]
+struct EvidenceView {
+    /// How long after the first it came.
+    seconds_after: u64,
+    /// Whether it has the first's id.
+    same_id: bool,
+    /// Whether it has the first's body.
+    same_body: bool,
+    /// Whether it has the first's signature; `null` where that says nothing, since no time is signed.
+    same_signature: Option<bool>,
+    /// Whether it came from where the first did.
+    same_address: bool,
+    /// What the provider's retry header said.
+    retry_header: Option<String>,
+    /// How our own earlier answer failed: `unavailable` or `slow`.
+    #[schema(value_type = Option<String>)]
+    our_fault: Option<OurFault>,
 }
 
 /// Lists events.
@@ -235,11 +263,11 @@ async fn find(call: &Call, tenant: &Tenant, id: &str) -> Result<Event, ApiError>
 }
 
 async fn content(call: &Call, event: &Event) -> Result<Option<Content>, ApiError> {
-    let Some((_, record)) = call.context.store.contents(vec![event.id]).await?.pop() else {
+    let Some((body, record)) = call.context.store.contents(vec![event.body()]).await?.pop() else {
         return Ok(None);
     };
     let key = call.context.vault.key(event.tenant).await?;
-    Ok(Some(Content::decode(&key.open(Slot::Content(event.id), &record)?)?))
+    Ok(Some(Content::decode(&key.open(Slot::Content(body), &record)?)?))
 }
 
 /// Shows one event and its whole story.
@@ -261,7 +289,7 @@ pub async fn show(At(id): At<String>, call: Call) -> Result<Response, ApiError> 
     let (effects, next_action) = advice(context, &tenant, &event, &work).await?;
     let envelope = envelope(&event, &tenant.slug, source.as_deref(), content.as_ref());
     let mut receipts = vec![accepted_receipt(&event)];
-    receipts.extend(repeats.into_iter().map(shown_receipt));
+    receipts.extend(repeats.into_iter().map(|row| shown_receipt(row, Some(&event))));
     let live = work.iter().filter(|row| row.replayed_as.is_none());
     let row = EventRow { event, work: live.map(|row| row.state).collect() };
     let story = EventStory {
@@ -325,12 +353,32 @@ fn accepted_receipt(event: &Event) -> ReceiptView {
         address: event.remote_addr.clone(),
         latency_us: event.latency_us,
         detail: None,
+        class: None,
+        evidence: None,
     }
 }
 
-/// A receipt as clients see it.
-pub fn shown_receipt(row: ReceiptRow) -> ReceiptView {
+/// A receipt as clients see it; `first` is the event it repeats.
+pub fn shown_receipt(row: ReceiptRow, first: Option<&Event>) -> ReceiptView {
+    let judged = first.zip(row.evidence).map(|(first, evidence)| {
+        let at = row.id.0.time();
+        let compared = Compared::new(first, at, row.remote_addr.as_deref(), &evidence);
+        let class = compared.class(&evidence);
+        let view = EvidenceView {
+            seconds_after: compared.seconds_after,
+            same_id: compared.same_id,
+            same_body: compared.same_body,
+            same_signature: compared.same_signature,
+            same_address: compared.same_address,
+            retry_header: evidence.retry,
+            our_fault: evidence.our_fault,
+        };
+        (class, view)
+    });
+    let (class, evidence) = judged.unzip();
     ReceiptView {
+        class,
+        evidence,
         id: Some(row.id),
         event_id: row.event,
         received_at: row.id.0.time(),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use wakepost_domain::access::Right;
 use wakepost_domain::{Timestamp, Ulid};
-use wakepost_providers::{Provider, SecretNeed, registry};
+use wakepost_providers::{Need, Provider, SecretNeed, registry};
 
 use super::call::{Call, Nothing};
 use super::describe::Keyed;
@@ -32,6 +32,8 @@ struct ProviderView {
     makes_secret: bool,
     /// What it must be told, besides the secret.
     settings: Vec<SettingView>,
+    /// The events there are samples of.
+    samples: Vec<&'static str>,
 }
 
 /// Something a provider must be told.
@@ -44,10 +46,15 @@ struct SettingView {
     label: &'static str,
     /// Whether nothing can be received without it.
     required: bool,
+    /// Whether nothing can be answered without it.
+    for_replies: bool,
     /// Whether it is never shown again.
     secret: bool,
     /// What it is for.
     help: &'static str,
+    /// What it may look like.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    example: &'static str,
 }
 
 /// Lists the providers this program knows.
@@ -71,9 +78,11 @@ fn shown(provider: &dyn Provider) -> ProviderView {
     let settings = provider.settings().iter().map(|setting| SettingView {
         name: setting.name,
         label: setting.label,
-        required: setting.required,
+        required: setting.need == Need::Receiving,
+        for_replies: setting.need == Need::Replying,
         secret: setting.secret,
         help: setting.help,
+        example: setting.example,
     });
     ProviderView {
         name: provider.name(),
@@ -83,5 +92,6 @@ fn shown(provider: &dyn Provider) -> ProviderView {
         max_body_bytes: facts.body_bytes_max,
         makes_secret: facts.secret == SecretNeed::Generated,
         settings: settings.collect(),
+        samples: provider.samples().iter().map(|sample| sample.event_type).collect(),
     }
 }

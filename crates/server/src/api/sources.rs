@@ -2,6 +2,7 @@
 
 mod body;
 
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
@@ -10,10 +11,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 use wakepost_domain::access::{Reach, Right};
+use wakepost_domain::event::Event;
 use wakepost_domain::executor::Executor;
 use wakepost_domain::source::{Source, SourceConfig, SourceSecrets};
 use wakepost_domain::work::Priority;
-use wakepost_domain::{SourceId, TenantId, Timestamp, Ulid};
+use wakepost_domain::{EventId, SourceId, TenantId, Timestamp, Ulid};
 use wakepost_providers::{Provider, SecretNeed, registry};
 use wakepost_store::moves::{Page, SourceRecord};
 use wakepost_store::vault::Slot;
@@ -77,6 +79,8 @@ struct SourceView {
     dedup_window_s: u64,
     /// Whether the body's hash is a second dedup key.
     dedup_body: bool,
+    /// What tells its events apart in place of the provider's id.
+    dedup_key: Option<String>,
     /// Which event types make a job; empty: all.
     filter: Vec<String>,
     /// Which queue its jobs wait in.
@@ -95,6 +99,10 @@ struct SourceView {
     lease_s: Option<u64>,
     /// How many of its jobs may run at once.
     concurrency: Option<u32>,
+    /// How many requests it takes in a second, on each node.
+    rate_per_s: Option<f64>,
+    /// Who answers for it.
+    owner: Option<String>,
     /// The networks its requests must come from; empty: any.
     allow_from: Vec<String>,
     /// When it was made.
@@ -133,6 +141,7 @@ async fn shown(context: &Context, live: &LiveSource) -> Result<SourceView, ApiEr
         dedup_window_s: config.dedup_window().as_secs(),
         dedup_body: live.dedups_body(),
         name: config.name,
+        dedup_key: config.dedup_key,
         filter: config.filter,
         priority: live.priority(),
         executor: config.executor,
@@ -141,6 +150,8 @@ async fn shown(context: &Context, live: &LiveSource) -> Result<SourceView, ApiEr
         run_timeout_s: config.run_timeout_s,
         lease_s: config.lease_s,
         concurrency: config.concurrency,
+        rate_per_s: config.rate_per_s,
+        owner: config.owner,
         allow_from: config.allow_from,
         created_at,
         updated_at,
@@ -453,6 +464,17 @@ pub async fn receipts(At(id): At<String>, call: Call) -> Result<Response, ApiErr
     let (Nothing {}, page) = call.list()?;
     let rows = call.context.store.source_receipts(tenant.id, live.source.id, page).await?;
     let last = rows.last().map(|row| row.id.0);
-    let shown: Vec<_> = rows.into_iter().map(shown_receipt).collect();
+    let firsts: BTreeSet<EventId> = rows.iter().filter_map(|row| row.event).collect();
+    let firsts = firsts.into_iter().map(|event| (tenant.id, event)).collect();
+    let firsts = call.context.store.events_by_id(firsts).await?;
+    let firsts: HashMap<EventId, Event> =
+        firsts.into_iter().map(|event| (event.id, event)).collect();
+    let shown: Vec<_> = rows
+        .into_iter()
+        .map(|row| {
+            let first = row.event.and_then(|event| firsts.get(&event));
+            shown_receipt(row, first)
+        })
+        .collect();
     Ok(once::json(StatusCode::OK, &listed(shown, last, page.limit)))
 }

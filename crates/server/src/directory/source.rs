@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use wakepost_domain::source::{Source, SourceSecrets};
 use wakepost_domain::work::Priority;
-use wakepost_providers::{Facts, Provider, Settings, registry};
+use wakepost_providers::{Facts, Provider, Settings, Template, registry};
 use wakepost_store::moves::SourceRecord;
 use wakepost_store::vault::TenantKey;
 use wakepost_store::{Result, StoreError};
+
+use crate::edge::Rate;
 
 /// A source, opened.
 pub struct LiveSource {
@@ -23,6 +25,9 @@ pub struct LiveSource {
     pub settings: Settings,
     /// The tenant's key.
     pub key: Arc<TenantKey>,
+    /// What its events are told apart by, in place of the provider's id.
+    pub dedup_key: Option<Template>,
+    rate: Option<Rate>,
     networks: Vec<ipnet::IpNet>,
 }
 
@@ -43,6 +48,9 @@ impl LiveSource {
         let networks = record.config.allow_from.iter().map(|text| text.parse());
         let networks = networks.collect::<std::result::Result<_, _>>();
         let networks = networks.map_err(|_| damaged("allow_from is not a list of networks"))?;
+        let dedup_key = record.config.dedup_key.as_deref();
+        let dedup_key = dedup_key.map(|text| Template::read("dedup_key", text)).transpose();
+        let dedup_key = dedup_key.map_err(|_| damaged("dedup_key is not a template"))?;
         let mut settings = record.config.settings.clone();
         settings.extend(secrets.settings.clone());
         Ok(LiveSource {
@@ -50,6 +58,8 @@ impl LiveSource {
             provider,
             settings,
             key,
+            dedup_key,
+            rate: record.config.rate_per_s.map(Rate::new),
             networks,
             source: Source {
                 id: record.id,
@@ -67,6 +77,11 @@ impl LiveSource {
     pub fn allows(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.networks.is_empty() || self.networks.iter().any(|network| network.contains(&address))
+    }
+
+    /// Takes a place under its rate limit, or says how long until there is one.
+    pub fn take_turn(&self) -> std::result::Result<(), Duration> {
+        self.rate.as_ref().map_or(Ok(()), Rate::take)
     }
 
     /// The largest body.

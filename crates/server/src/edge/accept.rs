@@ -1,22 +1,23 @@
 //! From a verified request to a committed event.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use aws_lc_rs::digest;
 use bytes::Bytes;
 use http::HeaderMap;
-use wakepost_domain::envelope::Mapped;
-use wakepost_domain::event::{Event, Route};
-use wakepost_domain::lane::{Lane, LaneKey};
-use wakepost_domain::receipt::Verdict;
+use wakepost_domain::envelope::{Mapped, Starts};
+use wakepost_domain::event::{Event, Part, Route};
+use wakepost_domain::lane::{Lane, LaneId, LaneKey};
+use wakepost_domain::receipt::{OurFault, Verdict};
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{EventId, Timestamp};
+use wakepost_domain::{EventId, ReceiptId, Timestamp};
 use wakepost_providers::Request;
-use wakepost_store::moves::{Accepted, DedupKey, NewEvent, NewJob, NewReceipt};
+use wakepost_store::moves::{Accepted, DedupKey, NewEvent, NewJob, NewReceipt, SharedBody};
 use wakepost_store::vault::Slot;
 use wakepost_store::{Result, StoreError, failpoint};
 
+use super::Faults;
 use crate::context::Context;
 use crate::directory::LiveSource;
 use crate::to_the_end::ToTheEnd;
@@ -33,10 +34,17 @@ pub struct Passed {
     pub body: Bytes,
     pub url: String,
     pub receipt: NewReceipt,
+    pub arrived: Instant,
     pub now: Timestamp,
+    /// SHA-256 of the body.
+    pub hash: [u8; 32],
+    /// A hash of the signature, where that covers a time.
+    pub signature: Option<i64>,
+    /// What the provider's retry header said.
+    pub retry: Option<String>,
 }
 
-/// What became of it.
+/// What became of one of its events.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome {
     pub verdict: Verdict,
@@ -44,37 +52,69 @@ pub struct Outcome {
     pub has_job: bool,
 }
 
-/// Stores the event and answers after the commit.
-pub async fn accept(context: &Arc<Context>, passed: Passed) -> Result<Outcome> {
+/// Stores the request's events, all or none, and answers after the commit.
+pub async fn accept(
+    context: &Arc<Context>,
+    faults: &Faults,
+    passed: Passed,
+) -> Result<Vec<Outcome>> {
     failpoint::pass_async("edge.after_verify").await?;
-    let (new, lane) = prepare(context, &passed).await?;
-    let (event, route) = (new.event.id, new.event.route);
+    let new = prepare(context, faults, &passed).await?;
+    let keys: Vec<DedupKey> = new.events.iter().flat_map(|new| new.dedup.clone()).collect();
+    let answered = store(context, new).await;
+    // Whoever is told to come again, or has stopped waiting, comes again because of us.
+    if answered.is_err() {
+        faults.note(&keys, OurFault::Unavailable);
+    } else if passed.arrived.elapsed() > passed.source.facts.patience {
+        faults.note(&keys, OurFault::Slow);
+    }
+    answered
+}
+
+async fn store(context: &Arc<Context>, new: NewRequest) -> Result<Vec<Outcome>> {
+    let stored: Vec<(EventId, Route)> =
+        new.events.iter().map(|new| (new.event.id, new.event.route)).collect();
     // A sender that hangs up must not keep the queue from hearing of the commit.
-    let context = context.clone();
-    let commit = ToTheEnd::of(async move {
-        let accepted =
-            context.ledger.accept(vec![new]).await.pop().unwrap_or(Err(StoreError::Busy));
-        let stored = match &accepted {
-            Ok(accepted) => *accepted == Accepted::New,
-            Err(error) => error.is_unknown(),
-        };
-        if let (true, Some(lane)) = (stored, &lane) {
-            context.queue.hint(lane, 1).await;
-        }
-        accepted
-    });
+    let commit = ToTheEnd::of(commit(context.clone(), new));
     // Boxed: a timer wants more alignment than the allocator gives a whole request for free.
     let accepted = match Box::pin(tokio::time::timeout(COMMIT_PATIENCE, commit)).await {
         Ok(accepted) => accepted?,
         Err(_) => return Err(StoreError::Unavailable("no commit in time".to_owned())),
     };
     failpoint::pass_async("edge.before_answer").await?;
-    Ok(match accepted {
+    let outcome = |((event, route), accepted): ((EventId, Route), Accepted)| match accepted {
         Accepted::Duplicate { of, has_job } => {
             Outcome { verdict: Verdict::Duplicate, event: of, has_job }
         }
         Accepted::New => Outcome { verdict: verdict(route), event, has_job: route == Route::Job },
-    })
+    };
+    Ok(stored.into_iter().zip(accepted).map(outcome).collect())
+}
+
+/// Commits, and tells the queue.
+async fn commit(context: Arc<Context>, new: NewRequest) -> Result<Vec<Accepted>> {
+    let NewRequest { shared, mut events, lanes } = new;
+    let accepted = match shared {
+        Some(body) => context.ledger.accept_together(body, events).await,
+        None => {
+            let only = events.pop().into_iter().collect();
+            context.ledger.accept(only).await.into_iter().collect()
+        }
+    };
+    let mut ready: HashMap<LaneId, (Arc<Lane>, usize)> = HashMap::new();
+    for (index, lane) in lanes.into_iter().enumerate() {
+        let stored = match &accepted {
+            Ok(accepted) => accepted.get(index) == Some(&Accepted::New),
+            Err(error) => error.is_unknown(),
+        };
+        if let (true, Some(lane)) = (stored, lane) {
+            ready.entry(lane.id).or_insert((lane, 0)).1 += 1;
+        }
+    }
+    for (lane, count) in ready.into_values() {
+        context.queue.hint(&lane, count).await;
+    }
+    accepted
 }
 
 fn verdict(route: Route) -> Verdict {
@@ -85,60 +125,104 @@ fn verdict(route: Route) -> Verdict {
     }
 }
 
-async fn prepare(context: &Context, passed: &Passed) -> Result<(NewEvent, Option<Arc<Lane>>)> {
+/// A request on its way into the ledger.
+struct NewRequest {
+    /// Its body, where several events share it.
+    shared: Option<SharedBody>,
+    events: Vec<NewEvent>,
+    /// Where each event's job will wait.
+    lanes: Vec<Option<Arc<Lane>>>,
+}
+
+async fn prepare(context: &Context, faults: &Faults, passed: &Passed) -> Result<NewRequest> {
     let live = &passed.source;
-    let config = &live.source.config;
     let request = Request {
         method: &http::Method::POST,
         url: &passed.url,
         headers: &passed.headers,
         body: &passed.body,
     };
-    let hash: [u8; 32] = digest::digest(&digest::SHA256, &passed.body)
-        .as_ref()
-        .try_into()
-        .expect("SHA-256 has 32 bytes");
-    let (mapped, route) = match live.provider.map(&request, &live.settings) {
-        Ok(mapped) if mapped.ignored || !config.wants(&mapped.event_type) => {
-            (mapped, Route::Ignored)
+    let mapped = live.provider.map(&request, &live.settings).map_err(|reason| {
+        tracing::info!(source = %live.source.id, %reason, "a signed request could not be understood");
+    });
+    let unmapped = || vec![Mapped { event_type: "unmapped".to_owned(), ..Mapped::default() }];
+    let is_mapped = mapped.is_ok();
+    let mapped = mapped.unwrap_or_else(|()| unmapped());
+    let content = Content::encode(&passed.headers, &passed.body);
+    let shared = (mapped.len() > 1).then(|| EventId(context.new_id()));
+    let mut events = Vec::with_capacity(mapped.len());
+    let mut lanes = Vec::with_capacity(mapped.len());
+    for (mut mapped, index) in mapped.into_iter().zip(0..) {
+        if let Some(template) = live.dedup_key.as_ref().filter(|_| is_mapped) {
+            let own = template.fill(live.provider, &request, usize::from(index));
+            mapped.dedup_key = own.or(mapped.dedup_key);
         }
-        Ok(mapped) => (mapped, Route::Job),
-        Err(reason) => {
-            tracing::info!(source = %live.source.id, %reason, "a signed request could not be understood");
-            (Mapped { event_type: "unmapped".to_owned(), ..Mapped::default() }, Route::Unmapped)
-        }
-    };
-    let job = match route {
-        Route::Job => Some(job(context, live, &mapped.event_type).await?),
-        Route::Ignored | Route::Unmapped => None,
-    };
-    let id = EventId(context.new_id());
-    let dedup_key =
-        mapped.dedup_key.clone().unwrap_or_else(|| format!("sha256:{}", hex::encode(hash)));
-    let new = NewEvent {
-        dedup: dedup_keys(live, &mapped, &hash),
-        dedup_until: passed.now.after(dedup_window(context, live)),
-        content: live.key.seal(Slot::Content(id), &Content::encode(&passed.headers, &passed.body)),
-        job: job.as_ref().map(|(_, job)| *job),
-        receipt: passed.receipt.clone(),
-        event: Event {
-            id,
-            tenant: live.source.tenant,
-            source: live.source.id,
-            subject: mapped.subject.map(|subject| subject.text(live.provider.name())),
-            event_type: mapped.event_type,
-            dedup_key,
-            route,
-            verified: !config.unsigned,
-            occurred_at: mapped.occurred_at,
-            received_at: id.0.time(),
-            payload_hash: hash,
-            duplicates: 0,
-            remote_addr: passed.receipt.remote_addr.clone(),
-            latency_us: passed.receipt.latency_us,
-        },
-    };
-    Ok((new, job.map(|(lane, _)| lane)))
+        let id = EventId(context.new_id());
+        let part = shared.map(|body| Part { body, index });
+        let route = if is_mapped { route(live, &mapped) } else { Route::Unmapped };
+        let job = match route {
+            Route::Job => Some(job(context, live, &mapped.event_type).await?),
+            Route::Ignored | Route::Unmapped => None,
+        };
+        let (lane, job) = job.unzip();
+        let content = part.is_none().then(|| live.key.seal(Slot::Content(id), &content));
+        let dedup_until = passed.now.after(dedup_window(context, live));
+        let dedup = dedup_keys(live, &mapped, &passed.hash, part);
+        let event = event(passed, id, part, mapped, route);
+        // Each may turn out to be a duplicate, and leave a receipt of its own.
+        let receipt = match index {
+            0 => passed.receipt.clone(),
+            _ => NewReceipt { id: ReceiptId(context.new_id()), ..passed.receipt.clone() },
+        };
+        events.push(NewEvent {
+            our_fault: faults.of(&dedup),
+            retry: passed.retry.clone(),
+            event,
+            dedup,
+            dedup_until,
+            content,
+            job,
+            receipt,
+        });
+        lanes.push(lane);
+    }
+    let shared = shared.map(|id| SharedBody {
+        id,
+        tenant: live.source.tenant,
+        content: live.key.seal(Slot::Content(id), &content),
+    });
+    Ok(NewRequest { shared, events, lanes })
+}
+
+fn route(live: &LiveSource, mapped: &Mapped) -> Route {
+    let wanted = live.source.config.wants(&mapped.event_type);
+    match mapped.starts {
+        Starts::Job if wanted => Route::Job,
+        _ => Route::Ignored,
+    }
+}
+
+fn event(passed: &Passed, id: EventId, part: Option<Part>, mapped: Mapped, route: Route) -> Event {
+    let live = &passed.source;
+    let by_hash = || format!("sha256:{}", hex::encode(passed.hash));
+    Event {
+        id,
+        tenant: live.source.tenant,
+        source: live.source.id,
+        subject: mapped.subject.map(|subject| subject.text(live.provider.name())),
+        event_type: mapped.event_type,
+        dedup_key: mapped.dedup_key.unwrap_or_else(by_hash),
+        route,
+        verified: !live.source.config.unsigned,
+        occurred_at: mapped.occurred_at,
+        received_at: id.0.time(),
+        payload_hash: passed.hash,
+        duplicates: 0,
+        remote_addr: passed.receipt.remote_addr.clone(),
+        latency_us: passed.receipt.latency_us,
+        part,
+        signature: passed.signature,
+    }
 }
 
 async fn job(
@@ -159,14 +243,23 @@ async fn job(
     Ok((lane.clone(), NewJob { lane: lane.id, max_attempts }))
 }
 
-/// The keys that make a repeat a duplicate. An event without an id of its own goes by its body's hash.
-fn dedup_keys(live: &LiveSource, mapped: &Mapped, hash: &[u8; 32]) -> Vec<DedupKey> {
+/// The keys that make a repeat a duplicate. An event without an id of its own goes by its body's hash and its
+/// place in it.
+fn dedup_keys(
+    live: &LiveSource,
+    mapped: &Mapped,
+    hash: &[u8; 32],
+    part: Option<Part>,
+) -> Vec<DedupKey> {
     let key = |room: &[u8], value: &[u8]| {
         DedupKey::new(live.source.tenant, live.source.id, &[room, value].concat())
     };
     let first = mapped.dedup_key.as_ref().map(|id| key(b"id:", id.as_bytes()));
     let second = mapped.second_key.as_ref().map(|id| key(b"second:", id.as_bytes()));
-    let by_body = (mapped.dedup_key.is_none() || live.dedups_body()).then(|| key(b"body:", hash));
+    let place = part.map_or(Vec::new(), |part| part.index.to_be_bytes().to_vec());
+    // With its type: a shop sends the same order as created and as paid.
+    let by_body = (mapped.dedup_key.is_none() || live.dedups_body())
+        .then(|| key(b"body:", &[&hash[..], &place, mapped.event_type.as_bytes()].concat()));
     [first, second, by_body].into_iter().flatten().collect()
 }
 

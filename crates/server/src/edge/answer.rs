@@ -5,14 +5,19 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use wakepost_domain::WorkId;
+use wakepost_domain::receipt::Verdict;
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{EventId, WorkId};
 use wakepost_providers::Answer;
 use wakepost_store::failpoint;
 
+use super::accept::Outcome;
+
 /// How long a provider should wait when we could not commit.
 const RETRY_AFTER_S: &str = "1";
+/// Where the ids are when the provider prescribes the body.
+const EVENT_ID: HeaderName = HeaderName::from_static("wakepost-event-id");
 /// The place in the middle of an answer.
 const WHILE_ANSWERING: &str = "edge.while_answering";
 
@@ -43,13 +48,23 @@ pub fn refusal(status: StatusCode) -> Response {
     answer
 }
 
-/// An event that was stored, or was there already.
-pub fn stored(status: StatusCode, word: &str, event: EventId, has_job: bool) -> Response {
-    let job = match has_job {
-        true => format!(",\"job_id\":\"{}\"", WorkId::first_of(event).text(WorkKind::Job)),
-        false => String::new(),
+/// A refusal that says when to come again.
+pub fn later(status: StatusCode, wait: Duration) -> Response {
+    let mut answer = refusal(status);
+    let seconds = wait.as_secs_f64().ceil().max(1.0) as u64;
+    answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    answer
+}
+
+/// Events that were stored, or were there already.
+pub fn stored(status: StatusCode, verdict: Verdict, outcomes: &[Outcome]) -> Response {
+    let body = match outcomes {
+        [only] => one(only),
+        many => {
+            let events: Vec<String> = many.iter().map(one).collect();
+            format!("{{\"status\":\"{}\",\"events\":[{}]}}", verdict.as_str(), events.join(","))
+        }
     };
-    let body = format!("{{\"status\":\"{word}\",\"event_id\":\"{event}\"{job}}}");
     let body = match failpoint::is_set(WHILE_ANSWERING) {
         true => in_two_pieces(body),
         false => Body::from(body),
@@ -58,6 +73,15 @@ pub fn stored(status: StatusCode, word: &str, event: EventId, has_job: bool) -> 
     *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer
+}
+
+fn one(outcome: &Outcome) -> String {
+    let Outcome { verdict, event, has_job } = outcome;
+    let job = match has_job {
+        true => format!(",\"job_id\":\"{}\"", WorkId::first_of(*event).text(WorkKind::Job)),
+        false => String::new(),
+    };
+    format!("{{\"status\":\"{}\",\"event_id\":\"{event}\"{job}}}", verdict.as_str())
 }
 
 /// A body whose second piece comes only past the place where tests break an answer.
@@ -75,5 +99,21 @@ fn in_two_pieces(text: String) -> Body {
 /// What a provider's handshake prescribes.
 pub fn prescribed(answer: Answer) -> Response {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
-    (status, [(header::CONTENT_TYPE, answer.content_type)], answer.body).into_response()
+    let mut response =
+        (status, [(header::CONTENT_TYPE, answer.content_type)], answer.body).into_response();
+    for (name, value) in answer.headers {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
+}
+
+/// What a provider prescribes for an event: its ids are then in a header.
+pub fn prescribed_for(answer: Answer, outcomes: &[Outcome]) -> Response {
+    let ids: Vec<String> = outcomes.iter().map(|outcome| outcome.event.to_string()).collect();
+    let mut response = prescribed(answer);
+    let ids = HeaderValue::try_from(ids.join(", ")).expect("ids are plain letters and digits");
+    response.headers_mut().insert(EVENT_ID, ids);
+    response
 }

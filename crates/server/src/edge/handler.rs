@@ -2,38 +2,46 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use aws_lc_rs::digest;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Path, State};
 use axum::response::Response;
 use http::request::Parts;
-use http::{Method, Request, StatusCode, header};
+use http::{HeaderMap, Method, Request, StatusCode, header};
 use wakepost_domain::receipt::Verdict;
-use wakepost_domain::{ReceiptId, SourceId, Timestamp};
-use wakepost_providers::{Check, Refusal};
+use wakepost_domain::{ReceiptId, SourceId, Timestamp, limits};
+use wakepost_providers::{Answer, Check, Refusal};
 use wakepost_store::StoreError;
 use wakepost_store::moves::NewReceipt;
 
-use super::accept::{Passed, accept};
+use super::accept::{Outcome, Passed, accept};
 use super::body::{self, NoBody};
 use super::describe::{BodyRefused, NoHandshake, Received, Refusals};
+use super::secret::keep_secret;
 use super::{Door, answer, peer};
 use crate::context::Context;
 use crate::directory::LiveSource;
 use crate::schema;
 use crate::telemetry::metrics::Receipt;
 
+const JSON: &str = "application/json";
+/// How much of a retry header is kept.
+const RETRY_BYTES_MAX: usize = 40;
+
 /// A refusal on its way out: what the sender sees, what the operator sees.
 struct Refused {
     status: StatusCode,
     verdict: Verdict,
     reason: String,
+    /// When to come again.
+    wait: Option<Duration>,
 }
 
 impl Refused {
     fn new(status: StatusCode, verdict: Verdict, reason: impl ToString) -> Refused {
-        Refused { status, verdict, reason: reason.to_string() }
+        Refused { status, verdict, reason: reason.to_string(), wait: None }
     }
 }
 
@@ -75,7 +83,7 @@ pub async fn receive(
     let (parts, body) = request.into_parts();
     let sender = peer::address(peer.ip(), &parts.headers, &context.config.trusted_proxies);
     let receipt = receipt(context, &live, sender);
-    match take_in(context, &live, parts, body, sender, receipt.clone(), arrived).await {
+    match take_in(&door, &live, parts, body, sender, receipt.clone(), arrived).await {
         Ok((verdict, response)) => {
             count(context, &live, verdict);
             if verdict == Verdict::Accepted {
@@ -91,7 +99,10 @@ pub async fn receive(
                 detail: Some(refused.reason),
                 ..receipt
             });
-            answer::refusal(refused.status)
+            match refused.wait {
+                Some(wait) => answer::later(refused.status, wait),
+                None => answer::refusal(refused.status),
+            }
         }
     }
 }
@@ -127,7 +138,7 @@ pub async fn preflight(
 }
 
 async fn take_in(
-    context: &Arc<Context>,
+    door: &Door,
     live: &Arc<LiveSource>,
     parts: Parts,
     body: Body,
@@ -135,6 +146,7 @@ async fn take_in(
     receipt: NewReceipt,
     arrived: Instant,
 ) -> Result<(Verdict, Response), Refused> {
+    let context = &door.context;
     let url = format!(
         "{}{}",
         context.base_url,
@@ -163,13 +175,26 @@ async fn take_in(
         headers: &parts.headers,
         body: &body,
     };
-    if !live.source.config.unsigned {
-        verify(live, &asked, now)?;
+    if let Some(secret) = sent_secret(live, &asked) {
+        return match keep_secret(context, live, secret).await {
+            Ok(()) => Ok((Verdict::Handshake, answer::prescribed(Answer::ok(JSON, "{}")))),
+            Err(error) => Err(unavailable(error)),
+        };
     }
+    let signed_at = match live.source.config.unsigned {
+        true => None,
+        false => verify(live, &asked, now)?,
+    };
     if let Some(prescribed) = live.provider.signed_handshake(&asked, &live.settings) {
         return Ok((Verdict::Handshake, answer::prescribed(prescribed)));
     }
+    let prescribed = live.provider.prescribed(&asked);
+    let hash = digest::digest(&digest::SHA256, &body);
     let passed = Passed {
+        hash: hash.as_ref().try_into().expect("SHA-256 has 32 bytes"),
+        signature: signed_at.and_then(|_| proof(live, &asked)),
+        retry: retry(live, &parts.headers),
+        arrived,
         source: live.clone(),
         headers: parts.headers,
         body,
@@ -177,15 +202,25 @@ async fn take_in(
         receipt: NewReceipt { latency_us: micros(arrived), ..receipt },
         now,
     };
-    let outcome = accept(context, passed).await.map_err(unavailable)?;
-    let status = match outcome.verdict {
+    let outcomes = accept(context, &door.faults, passed).await.map_err(unavailable)?;
+    let verdict = together(&outcomes);
+    if let Some(prescribed) = prescribed {
+        return Ok((verdict, answer::prescribed_for(prescribed, &outcomes)));
+    }
+    let status = match verdict {
         Verdict::Accepted => {
             StatusCode::from_u16(live.facts.accepted_status).unwrap_or(StatusCode::ACCEPTED)
         }
         _ => StatusCode::OK,
     };
-    let stored = answer::stored(status, outcome.verdict.as_str(), outcome.event, outcome.has_job);
-    Ok((outcome.verdict, stored))
+    Ok((verdict, answer::stored(status, verdict, &outcomes)))
+}
+
+/// The verdict on a request: the best of its events'.
+fn together(outcomes: &[Outcome]) -> Verdict {
+    let verdicts = outcomes.iter().map(|outcome| outcome.verdict);
+    // Their codes stand in this order: accepted, duplicate, ignored, unmapped.
+    verdicts.min_by_key(|verdict| *verdict as i16).unwrap_or(Verdict::Unmapped)
 }
 
 /// Everything that can be refused before the body is read. Answers the declared length.
@@ -201,6 +236,14 @@ fn before_body(live: &LiveSource, parts: &Parts, sender: IpAddr) -> Result<Optio
         let reason = format!("{sender} is not in allow_from");
         return Err(Refused::new(StatusCode::NOT_FOUND, Verdict::AddressRefused, reason));
     }
+    live.take_turn().map_err(|wait| Refused {
+        wait: Some(wait),
+        ..Refused::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            Verdict::RateLimited,
+            "more requests in a second than rate_per_s allows",
+        )
+    })?;
     let declared = parts
         .headers
         .get(header::CONTENT_LENGTH)
@@ -240,12 +283,13 @@ fn verify(
     live: &LiveSource,
     asked: &wakepost_providers::Request<'_>,
     now: Timestamp,
-) -> Result<(), Refused> {
+) -> Result<Option<Timestamp>, Refused> {
     let secrets: Vec<&str> = live.source.secrets.live(now).collect();
     let check =
         Check { secrets: &secrets, settings: &live.settings, now, tolerance: live.tolerance() };
-    let Err(refusal) = live.provider.verify(asked, &check) else {
-        return Ok(());
+    let refusal = match live.provider.verify(asked, &check) {
+        Ok(verified) => return Ok(verified.signed_at),
+        Err(refusal) => refusal,
     };
     let status = match &refusal {
         Refusal::Signature(_) => StatusCode::UNAUTHORIZED,
@@ -253,6 +297,26 @@ fn verify(
         Refusal::Unready(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
     Err(Refused::new(status, refusal.verdict(), refusal))
+}
+
+/// The secret that a first request brings, where the source has none and its provider sends it so.
+fn sent_secret(live: &LiveSource, asked: &wakepost_providers::Request<'_>) -> Option<String> {
+    let waits = live.source.secrets.current.is_none() && !live.source.config.unsigned;
+    waits.then(|| live.provider.sent_secret(asked)).flatten()
+}
+
+/// A short hash of the signature as the request carries it.
+fn proof(live: &LiveSource, asked: &wakepost_providers::Request<'_>) -> Option<i64> {
+    let proof = live.provider.proof(asked, &live.settings)?;
+    let hash = digest::digest(&digest::SHA256, proof.as_bytes());
+    let short = hash.as_ref().first_chunk().expect("SHA-256 has 32 bytes");
+    Some(i64::from_be_bytes(*short))
+}
+
+/// What the provider's retry header says.
+fn retry(live: &LiveSource, headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(live.facts.retry_header?)?.to_str().ok()?;
+    Some(limits::truncate(value, RETRY_BYTES_MAX).to_owned())
 }
 
 fn unavailable(error: StoreError) -> Refused {

@@ -7,9 +7,12 @@ mod accept;
 mod answer;
 mod body;
 mod describe;
+mod faults;
 mod handler;
 mod peer;
+mod rate;
 pub mod rejections;
+mod secret;
 
 use std::sync::Arc;
 
@@ -23,6 +26,8 @@ use crate::context::Context;
 
 pub use body::BODY_TIMEOUT;
 use describe::Refusal;
+use faults::Faults;
+pub use rate::Rate;
 pub use rejections::Rejections;
 
 /// What the handler needs.
@@ -30,11 +35,12 @@ pub use rejections::Rejections;
 pub(crate) struct Door {
     context: Arc<Context>,
     rejections: Rejections,
+    faults: Arc<Faults>,
 }
 
 /// The routes that providers call.
 pub fn router(context: Arc<Context>, rejections: Rejections) -> Router {
-    Router::from(routes()).with_state(Door { context, rejections })
+    Router::from(routes()).with_state(Door { context, rejections, faults: Arc::default() })
 }
 
 /// How the routes describe themselves.

@@ -1,6 +1,7 @@
 //! A received request as it is stored: its headers and its body, in one record.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use wakepost_providers::Request;
 use wakepost_store::{Result, StoreError};
 
 /// Headers and body, exactly as received, less the headers that carry credentials of the sender.
@@ -31,6 +32,11 @@ impl Content {
         record[..4].copy_from_slice(&length.to_be_bytes());
         record.extend_from_slice(body);
         record
+    }
+
+    /// The request as its provider's adapter reads it.
+    pub fn as_request(&self) -> Request<'_> {
+        Request { method: &http::Method::POST, url: "", headers: &self.headers, body: &self.body }
     }
 
     /// Reads a record.

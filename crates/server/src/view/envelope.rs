@@ -1,9 +1,7 @@
 //! The normalized envelope, derived from the raw bytes whenever it is read.
 
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use wakepost_domain::event::Event;
-use wakepost_providers::Request;
 
 use super::Content;
 use crate::directory::LiveSource;
@@ -16,14 +14,11 @@ pub fn envelope(
     source: Option<&LiveSource>,
     content: Option<&Content>,
 ) -> Value {
-    let mapped = source.zip(content).and_then(|(source, content)| {
-        let request = Request {
-            method: &http::Method::POST,
-            url: "",
-            headers: &content.headers,
-            body: &content.body,
-        };
-        source.provider.map(&request, &source.settings).ok()
+    let part = event.part.map_or(0, |part| usize::from(part.index));
+    let request = content.map(Content::as_request);
+    let mapped = source.zip(request).and_then(|(source, request)| {
+        let events = source.provider.map(&request, &source.settings).ok()?;
+        events.into_iter().nth(part)
     });
     let mut mapped = mapped.unwrap_or_default();
     if let Some(actor) = mapped.actor.as_mut().filter(|_| !event.verified) {
@@ -44,17 +39,10 @@ pub fn envelope(
         "verified": event.verified,
         "actor": mapped.actor,
         "subject": mapped.subject,
-        "data": content.map(|content| data(&content.body)),
+        "message": mapped.message,
+        "data": request.map(|request| match source {
+            Some(source) => source.provider.data(&request, part),
+            None => wakepost_providers::data(&request),
+        }),
     })
-}
-
-/// The payload: JSON as it is, other text as text, anything else not at all (it is at `/raw`).
-fn data(body: &[u8]) -> Value {
-    match std::str::from_utf8(body) {
-        Err(_) => Value::Null,
-        Ok(text) => serde_json::from_str::<&RawValue>(text)
-            .ok()
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
-            .unwrap_or_else(|| Value::String(text.to_owned())),
-    }
 }

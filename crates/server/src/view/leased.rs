@@ -29,9 +29,15 @@ pub async fn leased(context: &Context, claimed: &[Claimed]) -> Result<Vec<Value>
     };
     let ((events, bodies), states, lanes) =
         tokio::try_join!(events, context.store.job_states(works), context.directory.lanes(&lanes))?;
+    // Bodies that several events share have ids of their own.
+    let shared: Vec<EventId> = events.iter().filter_map(|event| Some(event.part?.body)).collect();
+    let shared = match shared.is_empty() {
+        true => Vec::new(),
+        false => context.store.contents(shared).await?,
+    };
     let mut rows = Rows {
         events: events.into_iter().map(|event| (event.id, event)).collect(),
-        bodies: bodies.into_iter().collect(),
+        bodies: bodies.into_iter().chain(shared).collect(),
         states: states.into_iter().collect(),
         names: lanes.iter().map(|lane| (lane.id, lane.key.name.clone())).collect(),
     };
@@ -60,8 +66,9 @@ async fn one(context: &Context, item: &Claimed, rows: &mut Rows) -> Result<Value
         None => Value::Null,
         Some(event) => {
             let source = context.directory.source(event.source).await?;
-            let content = match rows.bodies.get(&event.id) {
-                Some(sealed) => Some(Content::decode(&key.open(Slot::Content(event.id), sealed)?)?),
+            let body = event.body();
+            let content = match rows.bodies.get(&body) {
+                Some(sealed) => Some(Content::decode(&key.open(Slot::Content(body), sealed)?)?),
                 None => None,
             };
             envelope(event, &slug, source.as_deref(), content.as_ref())

@@ -80,6 +80,9 @@ CREATE TABLE events (
   duplicates int NOT NULL,
   remote_addr text,
   latency_us int NOT NULL,
+  body_id uuid,                      -- where the body is, if the request told of several events
+  part smallint,                     -- and which of them this is
+  signature bigint,                  -- its hash, where it covers a time
   PRIMARY KEY (tenant, id)
 ) PARTITION BY RANGE (id);
 CREATE TABLE events_rest PARTITION OF events DEFAULT;
@@ -111,7 +114,8 @@ CREATE TABLE receipts (
   remote_addr text,
   verdict smallint NOT NULL,
   latency_us int NOT NULL,
-  detail text
+  detail text,
+  evidence text                      -- of a duplicate, as JSON
 );
 CREATE INDEX receipts_by_event ON receipts (event_id, id) WHERE event_id IS NOT NULL;
 CREATE INDEX receipts_by_source ON receipts (source, id);

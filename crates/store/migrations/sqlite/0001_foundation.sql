@@ -68,6 +68,9 @@ CREATE TABLE events (
   duplicates INTEGER NOT NULL,
   remote_addr TEXT,
   latency_us INTEGER NOT NULL,
+  body_id BLOB,                      -- where the body is, if the request told of several events
+  part INTEGER,                      -- and which of them this is
+  signature INTEGER,                 -- its hash, where it covers a time
   PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
 
@@ -95,7 +98,8 @@ CREATE TABLE receipts (
   remote_addr TEXT,
   verdict INTEGER NOT NULL,
   latency_us INTEGER NOT NULL,
-  detail TEXT
+  detail TEXT,
+  evidence TEXT                      -- of a duplicate, as JSON
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX receipts_by_event ON receipts (event_id, id) WHERE event_id IS NOT NULL;
 CREATE INDEX receipts_by_source ON receipts (source, id);

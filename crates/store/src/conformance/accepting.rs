@@ -5,9 +5,9 @@ use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, ReceiptId, TenantId, WorkId, limits};
 
 use super::Harness;
-use super::drafts::{ATTEMPTS, rejection};
-use super::world::{ALL, World, assert_near};
-use crate::moves::{Accepted, NewEvent, NewReceipt, Page, ReceiptRow, WorkMeta};
+use super::drafts::{ATTEMPTS, Inbox, rejection};
+use super::world::{ALL, World, assert_near, sealed};
+use crate::moves::{Accepted, NewEvent, NewReceipt, Page, ReceiptRow, SharedBody, WorkMeta};
 
 pub async fn a_new_event_is_stored_with_every_column(harness: &impl Harness) {
     let world = World::new(harness).await;
@@ -17,6 +17,7 @@ pub async fn a_new_event_is_stored_with_every_column(harness: &impl Harness) {
     new.event.verified = false;
     new.event.occurred_at = Some(world.now().await);
     new.event.remote_addr = Some("2001:db8::1".to_owned());
+    new.event.signature = Some(i64::MIN);
     new.event.payload_hash = std::array::from_fn(|index| 255 - index as u8);
     assert_eq!(world.accept(new.clone()).await, Accepted::New);
     assert_eq!(world.stored(inbox.tenant, new.event.id).await, new.event);
@@ -29,7 +30,7 @@ pub async fn a_body_is_kept_byte_for_byte(harness: &impl Harness) {
     let large = vec![0x5A; 3 * 1024 * 1024];
     for body in [every_byte, large, vec![0]] {
         let new = world.event(&inbox).with_body(body).build();
-        let (id, content) = (new.event.id, new.content.clone());
+        let (id, content) = (new.event.id, new.content.clone().unwrap());
         assert_eq!(world.accept(new).await, Accepted::New);
         let found = world.other.contents(vec![id]).await.unwrap();
         assert!(found == [(id, content)], "the body of {id} came back changed");
@@ -114,6 +115,99 @@ pub async fn many_events_from_two_nodes_are_all_stored(harness: &impl Harness) {
     assert_eq!(world.claim(&inbox).up_to(1000).take().await.len(), 400);
 }
 
+fn shared(inbox: &Inbox, id: EventId) -> SharedBody {
+    SharedBody { id, tenant: inbox.tenant, content: sealed("[1,2,3]") }
+}
+
+pub async fn events_of_one_request_share_its_body(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let body = EventId(world.id());
+    let part = |index: u16| {
+        let key = format!("item-{index}");
+        world.event(&inbox).with_key(&key).part_of(body, index).build()
+    };
+    let first: Vec<NewEvent> = (0..3).map(part).collect();
+    let answers = world.store.accept_together(shared(&inbox, body), first.clone()).await.unwrap();
+    assert_eq!(answers, [Accepted::New; 3]);
+    for new in &first {
+        assert_eq!(world.stored(inbox.tenant, new.event.id).await, new.event);
+        assert_eq!(new.event.body(), body);
+    }
+    let found = world.other.contents(vec![body]).await.unwrap();
+    assert_eq!(found, [(body, sealed("[1,2,3]"))]);
+    assert_eq!(world.claim(&inbox).up_to(10).take().await.len(), 3);
+}
+
+pub async fn of_a_repeated_request_only_what_is_new_is_stored(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let part =
+        |body, key: &str, index| world.event(&inbox).with_key(key).part_of(body, index).build();
+    let body = EventId(world.id());
+    let first = vec![part(body, "a", 0), part(body, "b", 1)];
+    world.store.accept_together(shared(&inbox, body), first.clone()).await.unwrap();
+
+    let of = |new: &NewEvent| Accepted::Duplicate { of: new.event.id, has_job: true };
+    let again = EventId(world.id());
+    let repeat = vec![part(again, "a", 0), part(again, "b", 1)];
+    let answers = world.store.accept_together(shared(&inbox, again), repeat).await.unwrap();
+    assert_eq!(answers, [of(&first[0]), of(&first[1])]);
+    assert!(
+        world.store.contents(vec![again]).await.unwrap().is_empty(),
+        "no body without an event"
+    );
+
+    let more = EventId(world.id());
+    let mixed = vec![part(more, "b", 0), part(more, "c", 1), part(more, "c", 2)];
+    let answers = world.store.accept_together(shared(&inbox, more), mixed.clone()).await.unwrap();
+    assert_eq!(answers, [of(&first[1]), Accepted::New, of(&mixed[1])]);
+    assert_eq!(world.store.contents(vec![more]).await.unwrap().len(), 1);
+    assert_eq!(world.stored(inbox.tenant, first[1].event.id).await.duplicates, 2);
+}
+
+/// The id of another event cannot be stored a second time, whatever the database.
+pub async fn of_one_request_all_events_are_stored_or_none(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let taken = world.event(&inbox).with_key("taken").build();
+    world.accept(taken.clone()).await;
+    let body = EventId(world.id());
+    let good = world.event(&inbox).with_key("good").part_of(body, 0).build();
+    let bad = world.event(&inbox).with_key("bad").with_id(taken.event.id).part_of(body, 1).build();
+    let refused = world.store.accept_together(shared(&inbox, body), vec![good.clone(), bad]).await;
+    assert!(refused.is_err(), "{refused:?}");
+    assert!(world.store.event(inbox.tenant, good.event.id).await.unwrap().is_none());
+    assert!(world.store.contents(vec![body]).await.unwrap().is_empty());
+    assert_eq!(world.accept(world.event(&inbox).with_key("good")).await, Accepted::New);
+}
+
+/// The same request from many senders at once, on two nodes.
+pub async fn copies_of_one_request_at_once_make_each_event_once(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let mut calls = Vec::new();
+    for turn in 0..16u16 {
+        let body = EventId(world.id());
+        // Half of them the other way round: keys taken in another order must not lock each other out.
+        let keys = if turn % 4 < 2 { ["a", "b", "c"] } else { ["c", "b", "a"] };
+        let events = keys
+            .iter()
+            .zip(0..)
+            .map(|(key, index)| world.event(&inbox).with_key(key).part_of(body, index).build());
+        let (events, shared) = (events.collect(), shared(&inbox, body));
+        let node = world.node(turn.into());
+        calls.push(tokio::spawn(async move { node.accept_together(shared, events).await }));
+    }
+    let mut new = 0;
+    for call in calls {
+        let answers = call.await.unwrap().unwrap();
+        new += answers.iter().filter(|answer| **answer == Accepted::New).count();
+    }
+    assert_eq!(new, 3);
+    assert_eq!(world.claim(&inbox).up_to(100).take().await.len(), 3);
+}
+
 /// The id of another event cannot be stored a second time, whatever the database.
 pub async fn an_event_that_cannot_be_stored_fails_alone_and_leaves_nothing(harness: &impl Harness) {
     let world = World::new(harness).await;
@@ -149,11 +243,7 @@ pub async fn a_text_that_is_hard_to_store_harms_no_other_event(harness: &impl Ha
     assert!(world.store.event(inbox.tenant, ids[2]).await.unwrap().is_some());
 }
 
-fn rejections<H: Harness>(
-    world: &World<'_, H>,
-    inbox: &super::drafts::Inbox,
-    count: usize,
-) -> Vec<NewReceipt> {
+fn rejections<H: Harness>(world: &World<'_, H>, inbox: &Inbox, count: usize) -> Vec<NewReceipt> {
     let verdict = Verdict::BadSignature;
     (0..count).map(|_| rejection(inbox, ReceiptId(world.id()), verdict)).collect()
 }
@@ -172,6 +262,7 @@ pub async fn a_rejection_is_kept_as_it_was(harness: &impl Harness) {
         verdict: Verdict::Stale,
         latency_us: kept.latency_us,
         detail: kept.detail,
+        evidence: None,
     };
     assert_eq!(rows, [expected]);
     assert!(world.store.source_receipts(stranger, inbox.source, ALL).await.unwrap().is_empty());

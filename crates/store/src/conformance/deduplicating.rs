@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakepost_domain::receipt::Verdict;
+use wakepost_domain::receipt::{Evidence, OurFault, Verdict};
 use wakepost_domain::{EventId, WorkId, limits};
 
 use super::Harness;
@@ -38,7 +38,10 @@ pub async fn a_repeat_is_a_duplicate_of_the_first(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
     let first = world.event(&inbox).with_key("a").build();
-    let again = world.event(&inbox).with_key("a").with_body(b"other".to_vec()).build();
+    let mut again = world.event(&inbox).with_key("a").with_body(b"other".to_vec()).build();
+    again.event.signature = Some(-7);
+    again.retry = Some("2".to_owned());
+    again.our_fault = Some(OurFault::Slow);
     world.accept(first.clone()).await;
     let of_first = Accepted::Duplicate { of: first.event.id, has_job: true };
     assert_eq!(world.accept(again.clone()).await, of_first);
@@ -54,6 +57,13 @@ pub async fn a_repeat_is_a_duplicate_of_the_first(harness: &impl Harness) {
         verdict: Verdict::Duplicate,
         latency_us: again.receipt.latency_us,
         detail: again.receipt.detail,
+        evidence: Some(Evidence {
+            dedup_key: "a".to_owned(),
+            body: Evidence::body_text(&again.event.payload_hash),
+            signature: Some(-7),
+            retry: Some("2".to_owned()),
+            our_fault: Some(OurFault::Slow),
+        }),
     };
     assert_eq!(world.store.receipts(inbox.tenant, first.event.id).await.unwrap(), [receipt]);
 }

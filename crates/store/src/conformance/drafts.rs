@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wakepost_domain::backoff::Backoff;
 use wakepost_domain::effect::OnDoubt;
-use wakepost_domain::event::{Event, Route};
+use wakepost_domain::event::{Event, Part, Route};
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::receipt::Verdict;
@@ -73,15 +73,19 @@ impl EventDraft {
             duplicates: 0,
             remote_addr: Some("192.0.2.1".to_owned()),
             latency_us: 1500,
+            part: None,
+            signature: None,
         };
         let receipt = rejection(inbox, ReceiptId(receipt), Verdict::Accepted);
         let new = NewEvent {
             event,
             dedup: Vec::new(),
             dedup_until: id.0.time().after(MONTH),
-            content: sealed("{}"),
+            content: Some(sealed("{}")),
             job: None,
             receipt,
+            retry: None,
+            our_fault: None,
         };
         EventDraft { new, lane: inbox.lane }
     }
@@ -118,7 +122,14 @@ impl EventDraft {
     }
 
     pub fn with_body(mut self, body: Vec<u8>) -> EventDraft {
-        self.new.content = Sealed::from_stored(body);
+        self.new.content = Some(Sealed::from_stored(body));
+        self
+    }
+
+    /// One of several events of a shared body.
+    pub fn part_of(mut self, body: EventId, index: u16) -> EventDraft {
+        self.new.event.part = Some(Part { body, index });
+        self.new.content = None;
         self
     }
 

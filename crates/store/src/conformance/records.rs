@@ -129,7 +129,7 @@ pub async fn bodies_are_read_for_many_at_once(harness: &impl Harness) {
     let mut expected = Vec::new();
     for text in ["a", "b", "c"] {
         let new = world.event(&inbox).with_body(text.as_bytes().to_vec()).build();
-        expected.push((new.event.id, new.content.clone()));
+        expected.push((new.event.id, new.content.clone().unwrap()));
         world.accept(new).await;
     }
     let mut ids: Vec<_> = expected.iter().map(|(id, _)| *id).collect();

@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use wakepost_domain::event::Event;
 use wakepost_domain::lane::LaneId;
-use wakepost_domain::receipt::Verdict;
+use wakepost_domain::receipt::{Evidence, OurFault, Verdict};
 use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp};
 
 use crate::error::Result;
@@ -61,12 +61,41 @@ pub struct NewEvent {
     pub dedup: Vec<DedupKey>,
     /// Until when the keys block a repeat.
     pub dedup_until: Timestamp,
-    /// Headers and body, exactly as received.
-    pub content: Sealed,
+    /// Headers and body, exactly as received; none where the event is a part of a shared body.
+    pub content: Option<Sealed>,
     /// The job it makes; none if it is ignored or unmapped.
     pub job: Option<NewJob>,
     /// The receipt in case it turns out to be a duplicate.
     pub receipt: NewReceipt,
+    /// What the provider's retry header said, in that case.
+    pub retry: Option<String>,
+    /// How our own earlier answer failed, in that case.
+    pub our_fault: Option<OurFault>,
+}
+
+impl NewEvent {
+    /// What it shows of itself as a duplicate, as text.
+    pub(crate) fn evidence(&self) -> String {
+        let evidence = Evidence {
+            dedup_key: self.event.dedup_key.clone(),
+            body: Evidence::body_text(&self.event.payload_hash),
+            signature: self.event.signature,
+            retry: self.retry.clone(),
+            our_fault: self.our_fault,
+        };
+        serde_json::to_string(&evidence).expect("evidence is plain data")
+    }
+}
+
+/// Headers and body of a request that tells of several events, stored once for all of them.
+#[derive(Debug, Clone)]
+pub struct SharedBody {
+    /// Its id, which carries the time it was received.
+    pub id: EventId,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Headers and body, exactly as received.
+    pub content: Sealed,
 }
 
 /// The job of a received event. It carries the event's own bits as its id.
@@ -120,6 +149,13 @@ pub trait Ledger {
     /// Stores events. Each event with its dedup keys, job and receipt commits wholly or not at all, and
     /// the answer comes after the commit. Of any number of copies, on any number of nodes, one is new.
     async fn accept(&self, batch: Vec<NewEvent>) -> Vec<Received>;
+
+    /// Stores the events that one request told of, all or none, with their body if any of them is new.
+    async fn accept_together(
+        &self,
+        body: SharedBody,
+        events: Vec<NewEvent>,
+    ) -> Result<Vec<Accepted>>;
 
     /// Keeps receipts of rejected requests, the latest few hundred of each source.
     async fn keep_rejections(&self, batch: Vec<NewReceipt>) -> Result<()>;

@@ -8,7 +8,9 @@ mod settings;
 mod upkeep;
 mod work;
 
-pub use accept::{Accepted, DedupKey, Ledger, NewEvent, NewJob, NewReceipt, OrderKey, Received};
+pub use accept::{
+    Accepted, DedupKey, Ledger, NewEvent, NewJob, NewReceipt, OrderKey, Received, SharedBody,
+};
 pub use effects::{Begin, BeginOutcome, EffectRow, Effects, Resolve};
 pub use queue::{
     Cap, CapScope, ClaimLane, ClaimRequest, Claimed, Evidence, Guard, Heartbeat, HeartbeatAnswer,

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use wakepost_domain::effect::Runner;
 use wakepost_domain::event::Event;
 use wakepost_domain::lane::LaneId;
-use wakepost_domain::receipt::Verdict;
+use wakepost_domain::receipt::{Evidence, Verdict};
 use wakepost_domain::run::Run;
 use wakepost_domain::work::{HeldReason, State, WorkKind};
 use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId};
@@ -193,6 +193,8 @@ pub struct ReceiptRow {
     pub latency_us: i32,
     /// What an operator should know.
     pub detail: Option<String>,
+    /// What a duplicate showed of itself.
+    pub evidence: Option<Evidence>,
 }
 
 /// One sign of progress.

@@ -12,12 +12,15 @@ use wakepost_domain::{EventId, Timestamp};
 use super::batch::Verb;
 use super::fault::Fault;
 use super::receipts::{count_repeats, insert_rejections, trim_rejections};
-use super::rows::{get, opt_text, query, text, ulid, uuid};
+use super::rows::{execute, get, opt_text, query, text, ulid, uuid};
 use super::{Postgres, commit};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
-use crate::moves::{Accepted, DedupKey, Ledger, NewEvent, NewReceipt, Received};
+use crate::moves::{Accepted, DedupKey, Ledger, NewEvent, NewReceipt, Received, SharedBody};
+use crate::vault::Sealed;
 
+/// How often a request of several events is tried that meets others on its way.
+const TRIES: usize = 4;
 /// Rounds after which a batch whose keys others keep taking is given back as busy.
 const ROUNDS_MAX: usize = 8;
 
@@ -25,6 +28,22 @@ const ROUNDS_MAX: usize = 8;
 impl Ledger for Postgres {
     async fn accept(&self, batch: Vec<NewEvent>) -> Vec<Received> {
         self.inner.accepts.submit(batch).await
+    }
+
+    /// Not shared with other callers: a body of several events is rare and fills a statement by itself.
+    async fn accept_together(
+        &self,
+        body: SharedBody,
+        events: Vec<NewEvent>,
+    ) -> Result<Vec<Accepted>> {
+        let _place = self.inner.admission.enter(body.content.len())?;
+        for _ in 1..TRIES {
+            match together(&mut self.hot().await?, &body, &events).await {
+                Err(Fault::Again(_)) => {}
+                done => return Ok(done?),
+            }
+        }
+        Ok(together(&mut self.hot().await?, &body, &events).await?)
     }
 
     async fn keep_rejections(&self, batch: Vec<NewReceipt>) -> Result<()> {
@@ -49,7 +68,7 @@ impl Verb for Accept {
     type Answer = Accepted;
 
     fn bytes(item: &NewEvent) -> usize {
-        item.content.len()
+        item.content.as_ref().map_or(0, Sealed::len)
     }
 
     async fn run(
@@ -61,24 +80,57 @@ impl Verb for Accept {
             true => look_up(client, items).await?,
             false => vec![None; items.len()],
         };
-        let firsts = store(client, items, known).await?;
-        let repeats: Vec<(&NewEvent, EventId)> = items
-            .iter()
-            .zip(&firsts)
-            // Its own id: the commit of an earlier try arrived although it was reported as failed.
-            .filter(|(item, first)| item.event.id != **first)
-            .map(|(item, first)| (item, *first))
-            .collect();
-        self.repeats_lately.store(repeats.len() * 2 > items.len(), Ordering::Relaxed);
-        let routes = match repeats.is_empty() {
-            true => HashMap::new(),
-            false => {
-                failpoint::pass_async("accept.on_conflict").await?;
-                count_repeats(client, &repeats).await?
-            }
-        };
-        Ok(items.iter().zip(firsts).map(|(item, first)| Ok(answer(item, first, &routes))).collect())
+        let answers = accept(client, items, known).await?;
+        let repeats = answers.iter().filter(|answer| **answer != Accepted::New).count();
+        self.repeats_lately.store(repeats * 2 > items.len(), Ordering::Relaxed);
+        Ok(answers.into_iter().map(Ok).collect())
     }
+}
+
+/// All events of a request and their body, in a transaction of their own.
+async fn together(
+    client: &mut Client,
+    body: &SharedBody,
+    events: &[NewEvent],
+) -> std::result::Result<Vec<Accepted>, Fault> {
+    let tx = client.transaction().await?;
+    let answers = accept(&tx, events, vec![None; events.len()]).await?;
+    if answers.contains(&Accepted::New) {
+        execute(
+            &tx,
+            // It may be there already, if the commit of an earlier try was reported as failed.
+            "INSERT INTO bodies (id, tenant, content) VALUES ($1::uuid, $2::int, $3::bytea)
+             ON CONFLICT (id) DO NOTHING",
+            &[&uuid(body.id.0), &body.tenant.0, &body.content.as_bytes()],
+        )
+        .await?;
+    }
+    commit(tx).await?;
+    Ok(answers)
+}
+
+/// Stores what is new and counts what is not.
+async fn accept(
+    client: &impl GenericClient,
+    items: &[NewEvent],
+    known: Vec<Option<EventId>>,
+) -> std::result::Result<Vec<Accepted>, Fault> {
+    let firsts = store(client, items, known).await?;
+    let repeats: Vec<(&NewEvent, EventId)> = items
+        .iter()
+        .zip(&firsts)
+        // Its own id: the commit of an earlier try arrived although it was reported as failed.
+        .filter(|(item, first)| item.event.id != **first)
+        .map(|(item, first)| (item, *first))
+        .collect();
+    let routes = match repeats.is_empty() {
+        true => HashMap::new(),
+        false => {
+            failpoint::pass_async("accept.on_conflict").await?;
+            count_repeats(client, &repeats).await?
+        }
+    };
+    Ok(items.iter().zip(firsts).map(|(item, first)| answer(item, first, &routes)).collect())
 }
 
 fn answer(item: &NewEvent, first: EventId, routes: &HashMap<EventId, i16>) -> Accepted {
@@ -214,18 +266,21 @@ WITH clock AS MATERIALIZED (
   SELECT *
   FROM unnest($5::uuid[], $6::int[], $7::uuid[], $8::text[], $9::text[], $10::smallint[],
               $11::boolean[], $12::text[], $13::bigint[], $14::bytea[], $15::text[], $16::int[],
-              $17::bytea[], $18::bigint[], $19::int[])
+              $17::bytea[], $18::bigint[], $19::int[], $20::uuid[], $21::smallint[],
+              $22::bigint[])
     AS i (id, tenant, source, type, dedup_key, route, verified, subject, occurred_at, payload_hash,
-          remote_addr, latency_us, content, lane, max_attempts)
+          remote_addr, latency_us, content, lane, max_attempts, body_id, part, signature)
   WHERE id NOT IN (SELECT event_id FROM missed)
 ), event AS (
   INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, subject, occurred_at,
-                      payload_hash, duplicates, remote_addr, latency_us)
+                      payload_hash, duplicates, remote_addr, latency_us, body_id, part,
+                      signature)
   SELECT tenant, id, source, type, dedup_key, route, verified, subject, occurred_at, payload_hash, 0,
-         remote_addr, latency_us
+         remote_addr, latency_us, body_id, part, signature
   FROM item
 ), body AS (
-  INSERT INTO bodies (id, tenant, content) SELECT id, tenant, content FROM item
+  INSERT INTO bodies (id, tenant, content)
+  SELECT id, tenant, content FROM item WHERE content IS NOT NULL
 ), job AS (
   INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id,
                     scope, subject)
@@ -278,9 +333,12 @@ async fn insert(
             &column!(new => &new.event.payload_hash[..]),
             &column!(new => opt_text(&new.event.remote_addr)),
             &column!(new => new.event.latency_us),
-            &column!(new => new.content.as_bytes()),
+            &column!(new => new.content.as_ref().map(Sealed::as_bytes)),
             &column!(new => new.job.map(|job| job.lane.0)),
             &column!(new => new.job.map(|job| job.max_attempts)),
+            &column!(new => new.event.part.map(|part| uuid(part.body.0))),
+            &column!(new => new.event.part.map(|part| part.index as i16)),
+            &column!(new => new.event.signature),
         ],
     )
     .await?;

@@ -7,7 +7,7 @@ use wakepost_domain::receipt::Verdict;
 use wakepost_domain::{EventId, limits};
 
 use super::fault::Fault;
-use super::rows::{execute, get, opt_text, query, ulid, uuid};
+use super::rows::{execute, get, opt_text, query, text, ulid, uuid};
 use crate::error::Result;
 use crate::moves::{NewEvent, NewReceipt};
 
@@ -21,9 +21,10 @@ WITH counted AS (
   RETURNING e.tenant, e.id, e.route, f.at,
             least(f.repeats, $10::int - (e.duplicates - f.repeats)) AS room
 ), kept AS (
-  INSERT INTO receipts (id, tenant, source, event_id, remote_addr, verdict, latency_us, detail)
+  INSERT INTO receipts (id, tenant, source, event_id, remote_addr, verdict, latency_us, detail,
+                        evidence)
   SELECT ($5::uuid[])[n], c.tenant, ($6::uuid[])[n], c.id, ($7::text[])[n], $11::smallint,
-         ($8::int[])[n], ($9::text[])[n]
+         ($8::int[])[n], ($9::text[])[n], ($12::text[])[n]
   FROM counted c CROSS JOIN LATERAL generate_series(c.at, c.at + c.room - 1) AS s (n)
   ON CONFLICT (id) DO NOTHING
 )
@@ -39,7 +40,7 @@ pub async fn count_repeats(
         by_first.entry(*first).or_default().push(new);
     }
     let (mut tenants, mut firsts, mut counts, mut at) = (vec![], vec![], vec![], vec![]);
-    let mut receipts: Vec<&NewReceipt> = Vec::new();
+    let (mut receipts, mut evidence): (Vec<&NewReceipt>, Vec<String>) = (vec![], vec![]);
     for (first, copies) in &by_first {
         tenants.push(copies[0].event.tenant.0);
         firsts.push(uuid(first.0));
@@ -48,6 +49,8 @@ pub async fn count_repeats(
         at.push(receipts.len() as i32 + 1);
         let most = limits::DUPLICATE_RECEIPTS_KEPT as usize;
         receipts.extend(copies.iter().take(most).map(|new| &new.receipt));
+        let shown = copies.iter().take(most).map(|new| text(&new.evidence()).into_owned());
+        evidence.extend(shown);
     }
     macro_rules! column {
         ($receipt:ident => $of:expr) => {
@@ -69,6 +72,7 @@ pub async fn count_repeats(
             &column!(receipt => opt_text(&receipt.detail)),
             &limits::DUPLICATE_RECEIPTS_KEPT,
             &(Verdict::Duplicate as i16),
+            &evidence,
         ],
     )
     .await?;

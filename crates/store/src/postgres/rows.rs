@@ -6,9 +6,9 @@ use deadpool_postgres::GenericClient;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql};
 use uuid::Uuid;
-use wakepost_domain::event::{Event, Route};
+use wakepost_domain::event::{Event, Part, Route};
 use wakepost_domain::lane::LaneId;
-use wakepost_domain::receipt::Verdict;
+use wakepost_domain::receipt::{Evidence, Verdict};
 use wakepost_domain::work::{HeldReason, State, WorkKind};
 use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId};
 
@@ -109,7 +109,8 @@ pub fn code<T>(row: &Row, index: usize, read: fn(i16) -> Option<T>) -> Result<T>
 
 /// The columns of an event, in the order [`event`] reads them.
 pub const EVENT: &str = "tenant, id, source, type, dedup_key, route, verified, subject, occurred_at, \
-     payload_hash, duplicates, remote_addr, latency_us";
+     payload_hash, duplicates, remote_addr, latency_us, body_id, part, \
+     signature";
 
 pub fn event(row: &Row) -> Result<Event> {
     let id = EventId(id(row, 1)?);
@@ -128,7 +129,17 @@ pub fn event(row: &Row) -> Result<Event> {
         duplicates: get(row, 10)?,
         remote_addr: get(row, 11)?,
         latency_us: get(row, 12)?,
+        part: match opt_id(row, 13)? {
+            Some(body) => Some(Part { body: EventId(body), index: index(row, 14)? }),
+            None => None,
+        },
+        signature: get(row, 15)?,
     })
+}
+
+fn index(row: &Row, column: usize) -> Result<u16> {
+    let number: i16 = get(row, column)?;
+    number.try_into().map_err(|_| StoreError::Corrupt(format!("unknown part {number}")))
 }
 
 /// The columns of a live item, in the order [`work`] reads them.
@@ -181,7 +192,11 @@ pub fn meta_text(meta: &WorkMeta) -> Option<String> {
 }
 
 /// The columns of a receipt, in the order [`receipt`] reads them.
-pub const RECEIPT: &str = "id, event_id, remote_addr, verdict, latency_us, detail";
+pub const RECEIPT: &str = "id, event_id, remote_addr, verdict, latency_us, detail, evidence";
+
+fn evidence(text: Option<&str>) -> Option<Evidence> {
+    serde_json::from_str(text?).ok()
+}
 
 pub fn receipt(row: &Row) -> Result<ReceiptRow> {
     Ok(ReceiptRow {
@@ -191,6 +206,7 @@ pub fn receipt(row: &Row) -> Result<ReceiptRow> {
         verdict: code(row, 3, Verdict::from_code)?,
         latency_us: get(row, 4)?,
         detail: get(row, 5)?,
+        evidence: evidence(get(row, 6)?),
     })
 }
 

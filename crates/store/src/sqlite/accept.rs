@@ -13,7 +13,10 @@ use super::Sqlite;
 use super::rows::{Bits, known, unavailable};
 use crate::error::Result;
 use crate::failpoint;
-use crate::moves::{Accepted, DedupKey, Ledger, NewEvent, NewJob, NewReceipt, Received};
+use crate::moves::{
+    Accepted, DedupKey, Ledger, NewEvent, NewJob, NewReceipt, Received, SharedBody,
+};
+use crate::vault::Sealed;
 
 #[async_trait]
 impl Ledger for Sqlite {
@@ -33,10 +36,26 @@ impl Ledger for Sqlite {
         answers
     }
 
+    async fn accept_together(
+        &self,
+        body: SharedBody,
+        events: Vec<NewEvent>,
+    ) -> Result<Vec<Accepted>> {
+        self.write(body.content.len(), move |tx, now| {
+            let answers =
+                events.iter().map(|new| accept(tx, now, new)).collect::<Result<Vec<_>>>()?;
+            if answers.contains(&Accepted::New) {
+                insert_body(tx, body.id, body.tenant, &body.content).map_err(unavailable)?;
+            }
+            Ok(answers)
+        })
+        .await
+    }
+
     async fn keep_rejections(&self, batch: Vec<NewReceipt>) -> Result<()> {
         self.write(0, move |tx, _| {
             for receipt in &batch {
-                keep_receipt(tx, receipt, None).map_err(unavailable)?;
+                keep_receipt(tx, receipt, None, None).map_err(unavailable)?;
                 trim_rejections(tx, receipt).map_err(unavailable)?;
             }
             Ok(())
@@ -52,7 +71,8 @@ impl Sqlite {
         batch: &Arc<[NewEvent]>,
         rows: Range<usize>,
     ) -> Result<Vec<Accepted>> {
-        let bytes = batch[rows.clone()].iter().map(|new| new.content.len()).sum();
+        let bytes =
+            batch[rows.clone()].iter().map(|new| new.content.as_ref().map_or(0, Sealed::len)).sum();
         let batch = batch.clone();
         self.write(bytes, move |tx, now| {
             batch[rows.clone()].iter().map(|new| accept(tx, now, new)).collect()
@@ -138,7 +158,7 @@ fn duplicate(tx: &Connection, first: EventId, new: &NewEvent) -> rusqlite::Resul
         Some((duplicates, route)) => {
             if duplicates <= limits::DUPLICATE_RECEIPTS_KEPT {
                 let receipt = NewReceipt { verdict: Verdict::Duplicate, ..new.receipt.clone() };
-                keep_receipt(tx, &receipt, Some(first))?;
+                keep_receipt(tx, &receipt, Some(first), Some(new.evidence()))?;
             }
             known(route, Route::from_code)? == Route::Job
         }
@@ -152,8 +172,9 @@ fn insert_event(tx: &Connection, new: &NewEvent) -> rusqlite::Result<()> {
     let event = &new.event;
     tx.prepare_cached(
         "INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, subject, occurred_at,
-                             payload_hash, duplicates, remote_addr, latency_us)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12)",
+                             payload_hash, duplicates, remote_addr, latency_us, body_id, part,
+                             signature)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13, ?14, ?15)",
     )?
     .execute((
         event.tenant.0,
@@ -168,9 +189,27 @@ fn insert_event(tx: &Connection, new: &NewEvent) -> rusqlite::Result<()> {
         &event.payload_hash[..],
         &event.remote_addr,
         event.latency_us,
+        event.part.map(|part| Bits(part.body.to_bytes())),
+        event.part.map(|part| part.index),
+        event.signature,
     ))?;
-    tx.prepare_cached("INSERT INTO bodies (id, tenant, content) VALUES (?1, ?2, ?3)")?
-        .execute((Bits(event.id.to_bytes()), event.tenant.0, new.content.as_bytes()))?;
+    match &new.content {
+        Some(content) => insert_body(tx, event.id, event.tenant, content),
+        None => Ok(()),
+    }
+}
+
+/// A shared body may be there already, if the commit of an earlier try arrived although it was reported as failed.
+fn insert_body(
+    tx: &Connection,
+    id: EventId,
+    tenant: TenantId,
+    content: &Sealed,
+) -> rusqlite::Result<()> {
+    tx.prepare_cached(
+        "INSERT INTO bodies (id, tenant, content) VALUES (?1, ?2, ?3) ON CONFLICT (id) DO NOTHING",
+    )?
+    .execute((Bits(id.to_bytes()), tenant.0, content.as_bytes()))?;
     Ok(())
 }
 
@@ -200,10 +239,12 @@ fn keep_receipt(
     tx: &Connection,
     receipt: &NewReceipt,
     event: Option<EventId>,
+    evidence: Option<String>,
 ) -> rusqlite::Result<()> {
     tx.prepare_cached(
-        "INSERT INTO receipts (id, tenant, source, event_id, remote_addr, verdict, latency_us, detail)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO receipts (id, tenant, source, event_id, remote_addr, verdict, latency_us, detail,
+                               evidence)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?
     .execute((
         Bits(receipt.id.to_bytes()),
@@ -214,6 +255,7 @@ fn keep_receipt(
         receipt.verdict as i16,
         receipt.latency_us,
         &receipt.detail,
+        evidence,
     ))?;
     Ok(())
 }

@@ -3,9 +3,9 @@
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row};
 use wakepost_domain::effect::EffectState;
-use wakepost_domain::event::{Event, Route};
+use wakepost_domain::event::{Event, Part, Route};
 use wakepost_domain::lane::LaneId;
-use wakepost_domain::receipt::Verdict;
+use wakepost_domain::receipt::{Evidence, Verdict};
 use wakepost_domain::work::{HeldReason, State, WorkKind};
 use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId};
 
@@ -60,7 +60,8 @@ pub fn time(ms: i64) -> Timestamp {
 
 /// The columns of an event, in the order [`event`] reads them.
 pub const EVENT: &str = "tenant, id, source, type, dedup_key, route, verified, subject, occurred_at, \
-     payload_hash, duplicates, remote_addr, latency_us";
+     payload_hash, duplicates, remote_addr, latency_us, body_id, part, \
+     signature";
 
 pub fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
     let id = EventId::from_bytes(row.get::<_, Bits>(1)?.0);
@@ -79,6 +80,11 @@ pub fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
         duplicates: row.get(10)?,
         remote_addr: row.get(11)?,
         latency_us: row.get(12)?,
+        part: match row.get::<_, Option<Bits>>(13)? {
+            Some(body) => Some(Part { body: EventId::from_bytes(body.0), index: row.get(14)? }),
+            None => None,
+        },
+        signature: row.get(15)?,
     })
 }
 
@@ -131,7 +137,11 @@ pub fn meta_text(meta: &WorkMeta) -> Option<String> {
     (*meta != WorkMeta::default()).then(|| serde_json::to_string(meta).expect("plain data"))
 }
 
-pub const RECEIPT: &str = "id, event_id, remote_addr, verdict, latency_us, detail";
+pub const RECEIPT: &str = "id, event_id, remote_addr, verdict, latency_us, detail, evidence";
+
+fn evidence(text: Option<&str>) -> Option<Evidence> {
+    serde_json::from_str(text?).ok()
+}
 
 pub fn receipt(row: &Row<'_>) -> rusqlite::Result<ReceiptRow> {
     Ok(ReceiptRow {
@@ -141,6 +151,7 @@ pub fn receipt(row: &Row<'_>) -> rusqlite::Result<ReceiptRow> {
         verdict: known(row.get(3)?, Verdict::from_code)?,
         latency_us: row.get(4)?,
         detail: row.get(5)?,
+        evidence: evidence(row.get::<_, Option<String>>(6)?.as_deref()),
     })
 }
 

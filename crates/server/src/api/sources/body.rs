@@ -8,7 +8,7 @@ use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN, RUN_TIMEOUT_MAX};
 use wakepost_domain::limits;
 use wakepost_domain::source::{Source, SourceConfig};
 use wakepost_domain::work::Priority;
-use wakepost_providers::Provider;
+use wakepost_providers::{Provider, Template};
 
 use super::super::call::given;
 use super::super::error::ApiError;
@@ -59,6 +59,11 @@ pub struct SourceBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<bool>)]
     dedup_body: Option<Option<bool>>,
+    /// What tells its events apart in place of the provider's id: a template such as
+    /// `ticket:{/ticket/id}:rev:{/ticket/rev}`, with JSON pointers and `{header:X-Name}`.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, max_length = 1000)]
+    dedup_key: Option<Option<String>>,
     /// Which event types make a job (`issues.*`); empty: all.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Vec<schema::Name>>, max_items = 100)]
@@ -91,6 +96,14 @@ pub struct SourceBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>, minimum = 1)]
     concurrency: Option<Option<u32>>,
+    /// How many requests it takes in a second, on each node; more get 429.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<f64>, exclusive_minimum = 0, maximum = 1000000)]
+    rate_per_s: Option<Option<f64>>,
+    /// Who answers for it, by e-mail address.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, max_length = 200)]
+    owner: Option<Option<String>>,
     /// The networks its requests must come from (CIDR); empty: any.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Vec<String>>)]
@@ -136,6 +149,7 @@ impl SourceBody {
         set(&mut target.max_body_bytes, self.max_body_bytes);
         set(&mut target.dedup_window_s, self.dedup_window_s);
         set(&mut target.dedup_body, self.dedup_body);
+        set(&mut target.dedup_key, self.dedup_key);
         set(&mut target.filter, self.filter.map(Option::unwrap_or_default));
         set(&mut target.priority, self.priority);
         set(&mut target.executor, self.executor);
@@ -144,6 +158,8 @@ impl SourceBody {
         set(&mut target.run_timeout_s, self.run_timeout_s);
         set(&mut target.lease_s, self.lease_s);
         set(&mut target.concurrency, self.concurrency);
+        set(&mut target.rate_per_s, self.rate_per_s);
+        set(&mut target.owner, self.owner);
         set(&mut target.allow_from, self.allow_from.map(Option::unwrap_or_default));
         Ok(())
     }
@@ -160,6 +176,21 @@ impl SourceBody {
         range("lease_s", self.lease_s.flatten(), LEASE_MIN.as_secs(), LEASE_MAX.as_secs())?;
         range("run_timeout_s", self.run_timeout_s.flatten(), 1, RUN_TIMEOUT_MAX.as_secs())?;
         range("concurrency", self.concurrency.flatten().map(u64::from), 1, u64::from(u32::MAX))?;
+        if let Some(template) = self.dedup_key.iter().flatten().next() {
+            if template.len() > 1000 {
+                return Err(ApiError::field("dedup_key", "must have at most 1000 bytes"));
+            }
+            Template::read("dedup_key", template)
+                .map_err(|problem| ApiError::field(problem.field, problem.message))?;
+        }
+        if let Some(rate) = self.rate_per_s.flatten()
+            && !(rate > 0.0 && rate <= 1e6)
+        {
+            return Err(ApiError::field("rate_per_s", "must be above 0 and at most 1000000"));
+        }
+        if let Some(owner) = self.owner.iter().flatten().next() {
+            check_name("owner", owner)?;
+        }
         check_attempts("max_attempts", self.max_attempts.flatten())?;
         check_backoff(self.backoff_s.as_ref().and_then(Option::as_deref))?;
         let filters = self.filter.iter().flatten().flatten();
