@@ -2,21 +2,20 @@
 
 use std::borrow::Cow;
 
-use aws_lc_rs::hmac::HMAC_SHA256;
 use wakepost_domain::Timestamp;
 use wakepost_domain::envelope::{Actor, Mapped, Starts, Subject};
 use wakepost_domain::ports::Entropy;
 
+use crate::hmac_header::HmacHeader;
 use crate::mapping::{self, MapError};
 use crate::provider::{Facts, Provider, SecretNeed, SignedHeader};
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
 use crate::settings::{ConfigError, Settings};
-use crate::signature::{self, Encoding};
-use crate::verdict::{Check, Refusal, Verified, Why};
-use crate::{header, payload};
+use crate::verdict::{Check, Refusal, Verified};
+use crate::{header, payload, signature};
 
-const SIGNATURE: &str = "X-Hub-Signature-256";
+const SIGNATURE: HmacHeader = HmacHeader::sha256_hex("X-Hub-Signature-256");
 const DELIVERY: &str = "X-GitHub-Delivery";
 const EVENT: &str = "X-GitHub-Event";
 
@@ -38,18 +37,11 @@ impl Provider for GitHub {
     }
 
     fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
-        vec![SignedHeader::hex("x-hub-signature-256")]
+        vec![SIGNATURE.declared()]
     }
 
     fn verify(&self, request: &Request<'_>, check: &Check<'_>) -> Result<Verified, Refusal> {
-        let given = header::one(request.headers, SIGNATURE)?
-            .strip_prefix("sha256=")
-            .and_then(|text| Encoding::Hex.decode(text))
-            .ok_or_else(|| Why::malformed(SIGNATURE, "sha256= and hex digits"))?;
-        let secret_index = check.secret_that(|secret| {
-            let expected = signature::hmac(HMAC_SHA256, secret.as_bytes(), &[request.body]);
-            Ok(signature::equal(expected.as_ref(), &given))
-        })?;
+        let secret_index = SIGNATURE.verify_body(request, check)?;
         Ok(Verified { secret_index, signed_at: None })
     }
 
@@ -86,13 +78,11 @@ impl Provider for GitHub {
         id: &str,
         _: Timestamp,
     ) -> Result<(), ConfigError> {
-        let tag = signature::hmac(HMAC_SHA256, secret.as_bytes(), &[&request.body]);
-        request.set(SIGNATURE, &format!("sha256={}", hex::encode(tag)))?;
         request.set(DELIVERY, id)?;
         if !request.headers.contains_key(EVENT) {
             request.set(EVENT, "push")?;
         }
-        Ok(())
+        SIGNATURE.sign_body(request, secret)
     }
 }
 
@@ -166,6 +156,7 @@ impl<'a> Said<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Why;
     use crate::testing::{NOW, map, verify};
 
     const SECRET: &str = "It's a Secret to Everybody";
@@ -181,12 +172,12 @@ mod tests {
     fn the_published_vector_is_accepted() {
         let mut request = SignedRequest::post("https://hooks.example/", "Hello, World!");
         let vector = "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
-        request.set(SIGNATURE, &format!("sha256={vector}")).unwrap();
+        request.set("X-Hub-Signature-256", &format!("sha256={vector}")).unwrap();
         assert!(verify(&GitHub, &request, &[SECRET]).is_ok());
-        request.set(SIGNATURE, &format!("sha256={}", vector.to_uppercase())).unwrap();
+        request.set("X-Hub-Signature-256", &format!("sha256={}", vector.to_uppercase())).unwrap();
         assert!(verify(&GitHub, &request, &[SECRET]).is_ok(), "hex goes by value");
         for bad in [vector, "sha256=", "sha1=00", "sha256=zz", &format!("sha256={vector}00")] {
-            request.set(SIGNATURE, bad).unwrap();
+            request.set("X-Hub-Signature-256", bad).unwrap();
             let refused = verify(&GitHub, &request, &[SECRET]);
             assert!(matches!(refused, Err(Refusal::Signature(_))), "{bad}: {refused:?}");
         }

@@ -11,6 +11,7 @@ mod freshness;
 mod generic;
 mod github;
 mod header;
+mod hmac_header;
 mod mapping;
 mod payload;
 mod provider;
