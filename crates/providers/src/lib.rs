@@ -12,6 +12,7 @@ mod generic;
 mod github;
 mod header;
 mod hmac_header;
+mod jira;
 mod mapping;
 mod payload;
 mod provider;
