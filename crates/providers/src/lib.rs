@@ -13,6 +13,7 @@ mod github;
 mod header;
 mod hmac_header;
 mod jira;
+mod linear;
 mod mapping;
 mod payload;
 mod provider;
