@@ -20,6 +20,7 @@ mod provider;
 mod request;
 mod sample;
 mod settings;
+mod shopify;
 mod signature;
 mod standard_webhooks;
 mod stripe;

@@ -5,10 +5,12 @@ use crate::github::GitHub;
 use crate::jira::Jira;
 use crate::linear::Linear;
 use crate::provider::Provider;
+use crate::shopify::Shopify;
 use crate::standard_webhooks::StandardWebhooks;
 use crate::stripe::Stripe;
 
-static ALL: &[&dyn Provider] = &[&GitHub, &Stripe, &Linear, &Jira, &StandardWebhooks, &Generic];
+static ALL: &[&dyn Provider] =
+    &[&GitHub, &Stripe, &Linear, &Shopify, &Jira, &StandardWebhooks, &Generic];
 
 /// Every provider this build knows.
 pub fn all() -> &'static [&'static dyn Provider] {
