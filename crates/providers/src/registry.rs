@@ -2,6 +2,7 @@
 
 use crate::generic::Generic;
 use crate::github::GitHub;
+use crate::intercom::Intercom;
 use crate::jira::Jira;
 use crate::linear::Linear;
 use crate::provider::Provider;
@@ -10,7 +11,7 @@ use crate::standard_webhooks::StandardWebhooks;
 use crate::stripe::Stripe;
 
 static ALL: &[&dyn Provider] =
-    &[&GitHub, &Stripe, &Linear, &Shopify, &Jira, &StandardWebhooks, &Generic];
+    &[&GitHub, &Stripe, &Linear, &Shopify, &Jira, &Intercom, &StandardWebhooks, &Generic];
 
 /// Every provider this build knows.
 pub fn all() -> &'static [&'static dyn Provider] {
