@@ -5,13 +5,23 @@ use crate::github::GitHub;
 use crate::intercom::Intercom;
 use crate::jira::Jira;
 use crate::linear::Linear;
+use crate::pagerduty::PagerDuty;
 use crate::provider::Provider;
 use crate::shopify::Shopify;
 use crate::standard_webhooks::StandardWebhooks;
 use crate::stripe::Stripe;
 
-static ALL: &[&dyn Provider] =
-    &[&GitHub, &Stripe, &Linear, &Shopify, &Jira, &Intercom, &StandardWebhooks, &Generic];
+static ALL: &[&dyn Provider] = &[
+    &GitHub,
+    &Stripe,
+    &Linear,
+    &Shopify,
+    &Jira,
+    &Intercom,
+    &PagerDuty,
+    &StandardWebhooks,
+    &Generic,
+];
 
 /// Every provider this build knows.
 pub fn all() -> &'static [&'static dyn Provider] {
