@@ -24,6 +24,7 @@ mod sample;
 mod settings;
 mod shopify;
 mod signature;
+mod square;
 mod standard_webhooks;
 mod stripe;
 mod template;

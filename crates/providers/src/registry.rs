@@ -8,6 +8,7 @@ use crate::linear::Linear;
 use crate::pagerduty::PagerDuty;
 use crate::provider::Provider;
 use crate::shopify::Shopify;
+use crate::square::Square;
 use crate::standard_webhooks::StandardWebhooks;
 use crate::stripe::Stripe;
 
@@ -19,6 +20,7 @@ static ALL: &[&dyn Provider] = &[
     &Jira,
     &Intercom,
     &PagerDuty,
+    &Square,
     &StandardWebhooks,
     &Generic,
 ];
