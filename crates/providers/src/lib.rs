@@ -16,6 +16,7 @@ mod intercom;
 mod jira;
 mod linear;
 mod mapping;
+mod notion;
 mod pagerduty;
 mod payload;
 mod provider;

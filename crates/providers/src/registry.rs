@@ -5,6 +5,7 @@ use crate::github::GitHub;
 use crate::intercom::Intercom;
 use crate::jira::Jira;
 use crate::linear::Linear;
+use crate::notion::Notion;
 use crate::pagerduty::PagerDuty;
 use crate::provider::Provider;
 use crate::shopify::Shopify;
@@ -21,6 +22,7 @@ static ALL: &[&dyn Provider] = &[
     &Intercom,
     &PagerDuty,
     &Square,
+    &Notion,
     &StandardWebhooks,
     &Generic,
 ];
