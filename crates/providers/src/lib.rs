@@ -30,6 +30,7 @@ mod standard_webhooks;
 mod stripe;
 mod template;
 mod verdict;
+mod zendesk;
 
 pub mod registry;
 pub mod standard;

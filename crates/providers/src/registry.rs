@@ -12,10 +12,12 @@ use crate::shopify::Shopify;
 use crate::square::Square;
 use crate::standard_webhooks::StandardWebhooks;
 use crate::stripe::Stripe;
+use crate::zendesk::Zendesk;
 
 static ALL: &[&dyn Provider] = &[
     &GitHub,
     &Stripe,
+    &Zendesk,
     &Linear,
     &Shopify,
     &Jira,
