@@ -12,6 +12,7 @@ mod generic;
 mod github;
 mod header;
 mod hmac_header;
+mod hubspot;
 mod intercom;
 mod jira;
 mod linear;

@@ -2,6 +2,7 @@
 
 use crate::generic::Generic;
 use crate::github::GitHub;
+use crate::hubspot::HubSpot;
 use crate::intercom::Intercom;
 use crate::jira::Jira;
 use crate::linear::Linear;
@@ -23,6 +24,7 @@ static ALL: &[&dyn Provider] = &[
     &Jira,
     &Intercom,
     &PagerDuty,
+    &HubSpot,
     &Square,
     &Notion,
     &StandardWebhooks,
