@@ -10,6 +10,7 @@ mod form;
 mod freshness;
 mod generic;
 mod github;
+mod gitlab;
 mod header;
 mod hmac_header;
 mod hubspot;

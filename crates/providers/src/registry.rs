@@ -2,6 +2,7 @@
 
 use crate::generic::Generic;
 use crate::github::GitHub;
+use crate::gitlab::GitLab;
 use crate::hubspot::HubSpot;
 use crate::intercom::Intercom;
 use crate::jira::Jira;
@@ -17,6 +18,7 @@ use crate::zendesk::Zendesk;
 
 static ALL: &[&dyn Provider] = &[
     &GitHub,
+    &GitLab,
     &Stripe,
     &Zendesk,
     &Linear,

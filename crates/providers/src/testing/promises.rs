@@ -96,11 +96,13 @@ fn senders() -> Vec<Sender> {
     let entropy = Counting::default();
     let pair = || standard::generate_key_pair(&entropy);
     let standard = registry::find("standard-webhooks").unwrap();
+    let gitlab = registry::find("gitlab").unwrap();
     registry::all()
         .iter()
         .map(usual)
         .chain([
             Sender::with_keys(standard, Settings::new(), pair(), pair()),
+            Sender::of(gitlab, settings(&[("verification", "signature")])),
             generic(&[("header", "X-Sig"), ("algorithm", "hmac-sha1"), ("prefix", "sha1=")]),
             generic(&[
                 ("header", "X-Sig"),
