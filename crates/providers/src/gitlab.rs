@@ -1,6 +1,5 @@
 //! GitLab: a token in `X-Gitlab-Token`, or Standard Webhooks where the webhook has a signing token.
 
-use std::borrow::Cow;
 use std::slice;
 
 use http::HeaderMap;
@@ -10,6 +9,7 @@ use wakepost_domain::ports::Entropy;
 
 use crate::freshness::Unit;
 use crate::mapping::{self, MapError};
+use crate::payload::Found;
 use crate::provider::{Facts, Provider, SecretNeed, SignedHeader};
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
@@ -202,22 +202,20 @@ fn event_id(headers: &HeaderMap) -> Result<&str, Why> {
     header::one(headers, EVENT_UUID)
 }
 
-type Field<'a> = Option<Cow<'a, str>>;
-
 /// The few fields of a payload that the envelope needs.
 struct Said<'a> {
-    kind: Field<'a>,
-    action: Field<'a>,
-    happened_at: Field<'a>,
-    id: Field<'a>,
-    iid: Field<'a>,
-    url: Field<'a>,
-    project: Field<'a>,
-    noted_issue: Field<'a>,
-    noted_merge_request: Field<'a>,
+    kind: Found<'a>,
+    action: Found<'a>,
+    happened_at: Found<'a>,
+    id: Found<'a>,
+    iid: Found<'a>,
+    url: Found<'a>,
+    project: Found<'a>,
+    noted_issue: Found<'a>,
+    noted_merge_request: Found<'a>,
     /// Id, name and e-mail, in the two ways that GitLab writes them.
-    user: [Field<'a>; 3],
-    pusher: [Field<'a>; 3],
+    user: [Found<'a>; 3],
+    pusher: [Found<'a>; 3],
 }
 
 impl<'a> Said<'a> {

@@ -1,6 +1,5 @@
 //! Intercom: `X-Hub-Signature` with HMAC-SHA1 over the body; everything else is in the body.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use wakepost_domain::Timestamp;
@@ -9,6 +8,7 @@ use wakepost_domain::envelope::{Actor, Mapped, Starts, Subject};
 use crate::freshness::Unit;
 use crate::hmac_header::HmacHeader;
 use crate::mapping::{self, MapError};
+use crate::payload::Found;
 use crate::provider::{Facts, Provider, SignedHeader};
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
@@ -89,19 +89,17 @@ static SAMPLES: &[Sample] = &[
     Sample::json("ping", include_str!("../fixtures/intercom/ping.json")),
 ];
 
-type Field<'a> = Option<Cow<'a, str>>;
-
 /// The few fields of a payload that the envelope needs.
 struct Said<'a> {
-    id: Field<'a>,
-    topic: Field<'a>,
-    created_at: Field<'a>,
-    item_type: Field<'a>,
-    item_id: Field<'a>,
+    id: Found<'a>,
+    topic: Found<'a>,
+    created_at: Found<'a>,
+    item_type: Found<'a>,
+    item_id: Found<'a>,
     /// Who wrote the newest part of a conversation: type, id, name and e-mail.
-    part_author: [Field<'a>; 4],
+    part_author: [Found<'a>; 4],
     /// Who began it.
-    first_author: [Field<'a>; 4],
+    first_author: [Found<'a>; 4],
 }
 
 impl<'a> Said<'a> {

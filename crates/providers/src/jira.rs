@@ -1,7 +1,5 @@
 //! Jira: `X-Hub-Signature` over the body; the event's id is in a header that nobody signs.
 
-use std::borrow::Cow;
-
 use wakepost_domain::Timestamp;
 use wakepost_domain::envelope::{Actor, Mapped, Subject};
 use wakepost_domain::ports::Entropy;
@@ -9,6 +7,7 @@ use wakepost_domain::ports::Entropy;
 use crate::freshness::Unit;
 use crate::hmac_header::HmacHeader;
 use crate::mapping::{self, MapError};
+use crate::payload::Found;
 use crate::provider::{Facts, Provider, SecretNeed, SignedHeader};
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
@@ -87,24 +86,22 @@ static SAMPLES: &[Sample] = &[
     Sample::json("comment_created", include_str!("../fixtures/jira/comment_created.json")),
 ];
 
-type Field<'a> = Option<Cow<'a, str>>;
-
 /// The few fields of a payload that the envelope needs.
 struct Said<'a> {
-    event: Field<'a>,
-    timestamp: Field<'a>,
+    event: Found<'a>,
+    timestamp: Found<'a>,
     user: Person<'a>,
     commenter: Person<'a>,
-    issue_key: Field<'a>,
-    issue_api_url: Field<'a>,
-    sprint_id: Field<'a>,
-    project_key: Field<'a>,
+    issue_key: Found<'a>,
+    issue_api_url: Found<'a>,
+    sprint_id: Found<'a>,
+    project_key: Found<'a>,
 }
 
 struct Person<'a> {
-    id: Field<'a>,
-    name: Field<'a>,
-    email: Field<'a>,
+    id: Found<'a>,
+    name: Found<'a>,
+    email: Found<'a>,
 }
 
 impl<'a> Said<'a> {
@@ -146,7 +143,7 @@ impl<'a> Said<'a> {
     fn actor(&self) -> Option<Actor> {
         let person =
             [&self.user, &self.commenter].into_iter().find(|person| person.id.is_some())?;
-        let text = |field: &Field<'_>| field.as_deref().map(str::to_owned);
+        let text = |field: &Found<'_>| field.as_deref().map(str::to_owned);
         let (name, email) = (text(&person.name), text(&person.email));
         Some(Actor { id: text(&person.id), name, email, verified: true })
     }

@@ -1,7 +1,6 @@
 //! Linear: `Linear-Signature` over the body, which holds the time of sending; the event's id is in a header that
 //! nobody signs.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use wakepost_domain::Timestamp;
@@ -10,6 +9,7 @@ use wakepost_domain::envelope::{Actor, Mapped, Subject};
 use crate::freshness::Unit;
 use crate::hmac_header::HmacHeader;
 use crate::mapping::{self, MapError};
+use crate::payload::Found;
 use crate::provider::{Facts, Provider, SignedHeader};
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
@@ -100,20 +100,18 @@ fn sent_at(body: &[u8]) -> Result<Timestamp, Why> {
         .ok_or_else(|| Why::malformed("webhookTimestamp in the body", Unit::Millis.expected()))
 }
 
-type Field<'a> = Option<Cow<'a, str>>;
-
 /// The few fields of a payload that the envelope needs.
 struct Said<'a> {
-    kind: Field<'a>,
-    action: Field<'a>,
-    created_at: Field<'a>,
-    url: Field<'a>,
+    kind: Found<'a>,
+    action: Found<'a>,
+    created_at: Found<'a>,
+    url: Found<'a>,
     /// Type, id, name and e-mail.
-    actor: [Field<'a>; 4],
-    data_id: Field<'a>,
-    data_identifier: Field<'a>,
-    session_id: Field<'a>,
-    notified_issue: Field<'a>,
+    actor: [Found<'a>; 4],
+    data_id: Found<'a>,
+    data_identifier: Found<'a>,
+    session_id: Found<'a>,
+    notified_issue: Found<'a>,
 }
 
 impl<'a> Said<'a> {

@@ -1,4 +1,4 @@
-//! Notion: `X-Notion-Signature` over the body; the secret is a token that Notion itself sends with its first request.
+//! Notion: `X-Notion-Signature` over the body; the secret is a token that Notion sends with its first request.
 
 use serde::Deserialize;
 use wakepost_domain::Timestamp;

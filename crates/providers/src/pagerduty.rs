@@ -1,7 +1,6 @@
 //! PagerDuty: `X-PagerDuty-Signature` with one HMAC over the body for each live secret of the subscription;
 //! everything else is in the body.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use aws_lc_rs::hmac::HMAC_SHA256;
@@ -10,6 +9,7 @@ use wakepost_domain::envelope::{Actor, Mapped, Subject};
 
 use crate::freshness::Unit;
 use crate::mapping::{self, MapError};
+use crate::payload::Found;
 use crate::provider::{Facts, Provider, SignedHeader};
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
@@ -104,19 +104,17 @@ fn signatures(text: &str) -> Result<Vec<Vec<u8>>, Why> {
     }
 }
 
-type Field<'a> = Option<Cow<'a, str>>;
-
 /// The few fields of a payload that the envelope needs.
 struct Said<'a> {
-    id: Field<'a>,
-    kind: Field<'a>,
-    occurred_at: Field<'a>,
+    id: Found<'a>,
+    kind: Found<'a>,
+    occurred_at: Found<'a>,
     /// Type, id and name.
-    agent: [Field<'a>; 3],
+    agent: [Found<'a>; 3],
     /// Type, id and page.
-    data: [Field<'a>; 3],
+    data: [Found<'a>; 3],
     /// Id and page.
-    incident: [Field<'a>; 2],
+    incident: [Found<'a>; 2],
 }
 
 impl<'a> Said<'a> {

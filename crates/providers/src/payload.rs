@@ -16,7 +16,8 @@ use crate::form::{self, Form};
 use crate::mapping::MapError;
 use crate::request::Request;
 
-type Found<'de> = Option<Cow<'de, str>>;
+/// What stands at one pointer.
+pub(crate) type Found<'de> = Option<Cow<'de, str>>;
 
 /// The texts and whole numbers at these JSON pointers; `None` where there is nothing, or something else.
 pub(crate) fn pick<'de, const N: usize>(

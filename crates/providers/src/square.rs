@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn a_signature_made_by_another_implementation_covers_address_and_body() {
-        // printf 'https://hooks.example/in/src_1{"event_id":"e1"}' | openssl dgst -sha256 -hmac signature-key -binary | base64
+        // printf 'https://hooks.example/in/src_1{"event_id":"e1"}' |
+        //     openssl dgst -sha256 -hmac signature-key -binary | base64
         let url = "https://hooks.example/in/src_1";
         let mut request = SignedRequest::post(url, r#"{"event_id":"e1"}"#);
         request.set(SIGNATURE_NAME, "yRYZDU+A3b+ZiN0M3OBZKndSXyCLLec/eUTVk57AEPM=").unwrap();

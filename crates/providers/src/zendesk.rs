@@ -1,7 +1,6 @@
 //! Zendesk: `X-Zendesk-Webhook-Signature` over a time and the body, which may be absent or of the operator's own
 //! making.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use wakepost_domain::Timestamp;
@@ -10,6 +9,7 @@ use wakepost_domain::envelope::{Actor, Mapped, Subject};
 use crate::freshness::Unit;
 use crate::hmac_header::HmacHeader;
 use crate::mapping::{self, MapError};
+use crate::payload::Found;
 use crate::provider::{Facts, Provider, SignedHeader};
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
@@ -93,16 +93,14 @@ static SAMPLES: &[Sample] = &[
     Sample::json("event", include_str!("../fixtures/zendesk/trigger.json")),
 ];
 
-type Field<'a> = Option<Cow<'a, str>>;
-
 /// The few fields of a payload that the envelope needs.
 #[derive(Default)]
 struct Said<'a> {
-    id: Field<'a>,
-    kind: Field<'a>,
-    time: Field<'a>,
-    subject: Field<'a>,
-    actor_id: Field<'a>,
+    id: Found<'a>,
+    kind: Found<'a>,
+    time: Found<'a>,
+    subject: Found<'a>,
+    actor_id: Found<'a>,
 }
 
 impl<'a> Said<'a> {
