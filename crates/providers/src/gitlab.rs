@@ -341,8 +341,10 @@ mod tests {
         let at = Timestamp::from_secs(1_614_265_330);
         let verified = verify_with(&GitLab, &request, &[SIGNING], &Settings::new(), at);
         assert_eq!(verified, Ok(Verified { secret_index: 0, signed_at: Some(at) }));
-        let stale = verify(&GitLab, &request, &[SIGNING, SECRET]);
-        assert!(matches!(stale, Err(Refusal::Stale { .. })), "{stale:?}");
+        for secrets in [[SIGNING, SECRET], [SECRET, SIGNING]] {
+            let stale = verify(&GitLab, &request, &secrets);
+            assert!(matches!(stale, Err(Refusal::Stale { .. })), "{stale:?}");
+        }
     }
 
     #[test]

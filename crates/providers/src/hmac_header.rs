@@ -130,6 +130,15 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_the_signature_is_not_enough() {
+        let half = Encoding::Base64.encode(&hex::decode(&SHA256[..32]).unwrap());
+        let mismatch = Err(Refusal::Signature(Why::Mismatch));
+        assert_eq!(verdict(&HmacHeader::hex("X-Sig"), &SHA256[..32]), mismatch);
+        assert_eq!(verdict(&HmacHeader::hex("X-Sig"), &format!("{SHA256}00")), mismatch);
+        assert_eq!(verdict(&HmacHeader::base64("X-Sig"), &half), mismatch);
+    }
+
+    #[test]
     fn a_malformed_value_says_what_was_expected() {
         let scheme = HmacHeader::sha256_hex("X-Sig");
         for bad in [SHA256, "sha256=", "sha256", "SHA256=00", "sha256= 00", "sha256=0"] {

@@ -206,7 +206,7 @@ mod tests {
             GOOD[..GOOD.len() - 2].to_owned(),
             "v1=".to_owned(),
             ",".to_owned(),
-            format!("{}{GOOD}", format!("v1={zeros},").repeat(CANDIDATES_MAX)),
+            format!("{GOOD}{}", format!(",v1={zeros}").repeat(CANDIDATES_MAX)),
         ] {
             let refused = verdict(&bad);
             assert!(matches!(refused, Err(Refusal::Signature(_))), "{bad}: {refused:?}");
