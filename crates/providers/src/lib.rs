@@ -6,6 +6,8 @@
 //!
 //! One file per provider and one list of them ([`registry`]): adding a provider touches those two only.
 
+mod cloudevents;
+mod discord;
 mod form;
 mod freshness;
 mod generic;
@@ -24,14 +26,18 @@ mod payload;
 mod provider;
 mod request;
 mod sample;
+mod sendgrid_events;
 mod settings;
 mod shopify;
 mod signature;
 mod square;
 mod standard_webhooks;
 mod stripe;
+mod telegram;
 mod template;
+mod twilio;
 mod verdict;
+mod whatsapp;
 mod zendesk;
 
 pub mod registry;

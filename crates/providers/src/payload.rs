@@ -53,6 +53,36 @@ pub(crate) fn items(body: &[u8]) -> Result<Vec<&RawValue>, MapError> {
     serde_json::from_str(text).map_err(|error| MapError::NotJson(error.to_string()))
 }
 
+/// The whole body, where the shape needs it; a doubled key anywhere is refused.
+pub(crate) fn whole(body: &[u8]) -> Result<Value, MapError> {
+    let text = std::str::from_utf8(body)
+        .map_err(|error| MapError::NotJson(format!("not UTF-8 at byte {}", error.valid_up_to())))?;
+    let mut json = serde_json::Deserializer::from_str(text);
+    let value = Whole.deserialize(&mut json);
+    value
+        .and_then(|value| json.end().map(|()| value))
+        .map_err(|error| MapError::NotJson(error.to_string()))
+}
+
+/// The text at a JSON pointer, unless it is empty.
+pub(crate) fn text_at<'v>(value: &'v Value, pointer: &str) -> Option<&'v str> {
+    value.pointer(pointer)?.as_str().filter(|text| !text.is_empty())
+}
+
+/// The text or whole number at a JSON pointer: how vendors write ids.
+pub(crate) fn id_at(value: &Value, pointer: &str) -> Option<String> {
+    match value.pointer(pointer)? {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Number(number) if !number.is_f64() => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// The list at a JSON pointer; empty where there is none.
+pub(crate) fn list_at<'v>(value: &'v Value, pointer: &str) -> &'v [Value] {
+    value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
 /// The payload for those who read an envelope: JSON as it is, a form as an object, other text as text,
 /// anything else not at all.
 pub fn data(request: &Request<'_>) -> Value {
@@ -211,6 +241,70 @@ impl<'de> Visitor<'de> for Walk<'_, 'de> {
     }
 }
 
+/// Builds a value, and refuses what would silently lose one of two values.
+struct Whole;
+
+impl<'de> DeserializeSeed<'de> for Whole {
+    type Value = Value;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Whole {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_bool<E: Error>(self, truth: bool) -> Result<Value, E> {
+        Ok(truth.into())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut object = serde_json::Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if object.insert(key, map.next_value_seed(Whole)?).is_some() {
+                return Err(Error::custom("doubled key"));
+            }
+        }
+        Ok(object.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = seq.next_element_seed(Whole)? {
+            list.push(item);
+        }
+        Ok(list.into())
+    }
+}
+
 /// Reads a key only to say where it leads.
 struct Step<'p>(Place<'p>);
 
@@ -278,6 +372,22 @@ mod tests {
     }
 
     #[test]
+    fn a_doubled_key_anywhere_is_refused_where_the_whole_is_read() {
+        assert!(whole(br#"{"x":[{"k":1,"\u006b":2}]}"#).is_err());
+        assert!(whole(br#"{"x":[{"k":1},{"k":2}]}"#).is_ok());
+    }
+
+    #[test]
+    fn an_id_is_a_text_or_a_whole_number_and_never_empty() {
+        let value = serde_json::json!({"a": "x", "b": -7, "c": 1.5, "d": "", "e": null, "f": [1]});
+        let found = ["/a", "/b", "/c", "/d", "/e", "/f", "/g"].map(|at| id_at(&value, at));
+        let found = found.each_ref().map(Option::as_deref);
+        assert_eq!(found, [Some("x"), Some("-7"), None, None, None, None, None]);
+        assert_eq!(["/a", "/b", "/d"].map(|at| text_at(&value, at)), [Some("x"), None, None]);
+        assert_eq!((list_at(&value, "/f").len(), list_at(&value, "/a").len()), (1, 0));
+    }
+
+    #[test]
     fn hostile_bodies_give_a_typed_error_soon() {
         let deep = |open: &str, close: &str| {
             format!(r#"{{"id":"a","x":{}1{}}}"#, open.repeat(100_000), close.repeat(100_000))
@@ -300,6 +410,7 @@ mod tests {
             let start = Instant::now();
             let found = pick_one(&body, "/id");
             assert!(matches!(found, Err(MapError::NotJson(_))), "{found:?}");
+            assert!(matches!(whole(&body), Err(MapError::NotJson(_))));
             assert!(
                 start.elapsed() < Duration::from_millis(500),
                 "far above the 50 ms of a release build"
@@ -322,6 +433,13 @@ mod tests {
         fn whatever_can_be_picked_from_can_be_parsed_whole(body in "[\\[\\]{}\",:0-9eE.\\\\u-]{0,40}") {
             if pick_one(body.as_bytes(), "/a").is_ok() {
                 prop_assert!(serde_json::from_str::<Value>(&body).is_ok());
+            }
+        }
+
+        #[test]
+        fn the_whole_is_what_any_reader_makes_of_it(body in "[\\[\\]{}\",:0-9eE.\\\\u-]{0,40}") {
+            if let Ok(value) = whole(body.as_bytes()) {
+                prop_assert_eq!(serde_json::from_str::<Value>(&body).ok(), Some(value));
             }
         }
 

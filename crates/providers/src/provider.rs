@@ -196,6 +196,12 @@ pub trait Provider: Send + Sync {
     /// Whether the request is really from the sender, and fresh.
     fn verify(&self, request: &Request<'_>, check: &Check<'_>) -> Result<Verified, Refusal>;
 
+    /// Whether the bodies of two requests are one and the same to the signature: byte for byte, unless the sender
+    /// signs what the body means and not how it is written.
+    fn says_the_same(&self, one: &Request<'_>, other: &Request<'_>) -> bool {
+        one.body == other.body
+    }
+
     /// The events that the request tells of, at least one; the same answer at ingest and whenever an envelope
     /// is read.
     fn map(&self, request: &Request<'_>, settings: &Settings) -> Result<Vec<Mapped>, MapError>;

@@ -1,5 +1,7 @@
 //! The list of providers.
 
+use crate::cloudevents::CloudEvents;
+use crate::discord::Discord;
 use crate::generic::Generic;
 use crate::github::GitHub;
 use crate::gitlab::GitLab;
@@ -10,26 +12,36 @@ use crate::linear::Linear;
 use crate::notion::Notion;
 use crate::pagerduty::PagerDuty;
 use crate::provider::Provider;
+use crate::sendgrid_events::SendGridEvents;
 use crate::shopify::Shopify;
 use crate::square::Square;
 use crate::standard_webhooks::StandardWebhooks;
 use crate::stripe::Stripe;
+use crate::telegram::Telegram;
+use crate::twilio::Twilio;
+use crate::whatsapp::WhatsApp;
 use crate::zendesk::Zendesk;
 
 static ALL: &[&dyn Provider] = &[
     &GitHub,
     &GitLab,
     &Stripe,
+    &Telegram,
+    &WhatsApp,
+    &Discord,
     &Zendesk,
     &Linear,
     &Shopify,
+    &Twilio,
     &Jira,
     &Intercom,
     &PagerDuty,
     &HubSpot,
     &Square,
     &Notion,
+    &SendGridEvents,
     &StandardWebhooks,
+    &CloudEvents,
     &Generic,
 ];
 
