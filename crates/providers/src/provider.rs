@@ -11,6 +11,7 @@ use wakepost_domain::ports::Entropy;
 use wakepost_domain::work::Priority;
 
 use crate::mapping::MapError;
+use crate::registration::{Answered, ApiCall, Registration};
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
 use crate::settings::{self, ConfigError, Setting, Settings};
@@ -214,6 +215,34 @@ pub trait Provider: Send + Sync {
     /// The answer that it prescribes for an event that was stored or was there already.
     fn prescribed(&self, _request: &Request<'_>) -> Option<Answer> {
         None
+    }
+
+    /// What an operator does at the provider to register the webhook.
+    fn steps(&self, webhook_url: &str) -> Vec<String> {
+        let Facts { label, secret, .. } = self.facts();
+        let add = format!("At {label}, add a webhook with the address {webhook_url}");
+        match secret {
+            SecretNeed::Generated => vec![format!("{add} and with the source's secret.")],
+            SecretNeed::Given => vec![
+                format!("{add}."),
+                format!("Enter the secret that {label} shows as the source's secret."),
+            ],
+            SecretNeed::Sent => vec![
+                format!("{add}. It sends its secret with the first request."),
+                "Ask for this set-up again: it shows what was sent, once.".to_owned(),
+                format!("Enter that at {label} to confirm the address."),
+            ],
+        }
+    }
+
+    /// The call that registers the webhook, where the provider has an API for it and the settings suffice.
+    fn registration(&self, _at: &Registration<'_>) -> Option<ApiCall> {
+        None
+    }
+
+    /// What that call came to; an error is what the provider said.
+    fn registered(&self, _answered: &Answered<'_>) -> Result<(), String> {
+        Ok(())
     }
 
     /// A new secret that fits these settings; `None` where the provider makes it.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use wakepost_domain::Timestamp;
 use wakepost_domain::envelope::{
     Actor, ConversationType, File, Mapped, Message, Starts, Subject, Trigger,
@@ -13,6 +13,7 @@ use wakepost_domain::work::Priority;
 use crate::mapping::{self, MapError};
 use crate::payload::{self, id_at, list_at, text_at};
 use crate::provider::{Facts, Provider, SecretNeed, SignedHeader};
+use crate::registration::{Answered, ApiCall, Registration};
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
 use crate::settings::{self, ConfigError, Setting, Settings};
@@ -20,6 +21,8 @@ use crate::verdict::{Check, Refusal, Verified};
 use crate::{header, signature};
 
 const TOKEN: &str = "X-Telegram-Bot-Api-Secret-Token";
+
+const API_URL: &str = "https://api.telegram.org";
 
 /// A Telegram bot.
 pub(crate) struct Telegram;
@@ -85,6 +88,27 @@ impl Provider for Telegram {
             provider_request_id: header::request_id(request.headers),
             ..Mapped::default()
         })
+    }
+
+    fn registration(&self, at: &Registration<'_>) -> Option<ApiCall> {
+        let token = settings::text(at.settings, "bot_token").ok()??;
+        let base = settings::text(at.settings, "api_url").ok()?.unwrap_or(API_URL);
+        let url = format!("{}/bot{token}/setWebhook", base.trim_end_matches('/'));
+        let body = json!({
+            "url": at.webhook_url,
+            "secret_token": at.secret,
+            "allowed_updates": ["message", "edited_message"],
+        });
+        Some(ApiCall::json(url, &body))
+    }
+
+    fn registered(&self, answered: &Answered<'_>) -> Result<(), String> {
+        let said: Value = serde_json::from_slice(answered.body).unwrap_or_default();
+        match said["ok"].as_bool() {
+            Some(true) => Ok(()),
+            _ => Err(text_at(&said, "/description")
+                .map_or_else(|| format!("it answered {}", answered.status), str::to_owned)),
+        }
     }
 
     fn generate_secret(&self, _: &Settings, entropy: &dyn Entropy) -> Option<String> {

@@ -24,7 +24,7 @@ use crate::api::{self, hash_key, new_key};
 use crate::config::{self, Config, MasterKeySource};
 use crate::context::{Context, Hub, NoHub};
 use crate::directory::{Directory, MANY_NODES_TTL};
-use crate::edge::{self, Rejections};
+use crate::edge::{self, Faults, Rejections};
 use crate::listener;
 use crate::outbound::{ClientSettings, GuardedClient, SystemResolver};
 use crate::queue::Queue;
@@ -82,11 +82,14 @@ impl App {
         let client =
             ClientSettings { policy: config.addresses.clone(), ..ClientSettings::default() };
         let client = GuardedClient::new(Arc::new(SystemResolver::new()), client)?;
+        let ledger = intake(ledger);
         let context = Arc::new(Context {
+            rejections: Rejections::start(ledger.clone()),
+            faults: Faults::default(),
             base_url: config.base_url(address),
             local_url: local_url(address),
             tokens: Tokens::new(&master),
-            ledger: intake(ledger),
+            ledger,
             client: Arc::new(client),
             metrics: Metrics::default(),
             last_id: Mutex::new(Ulid::MIN),
@@ -115,8 +118,7 @@ impl App {
         if let Some(postgres) = self.postgres {
             tracker.spawn(keep_partitions(context.clone(), postgres));
         }
-        let rejections = Rejections::start(context.ledger.clone());
-        let router = edge::router(context.clone(), rejections).merge(api::router(context.clone()));
+        let router = edge::router(context.clone()).merge(api::router(context.clone()));
         let grace = context.config.shutdown_grace;
         listener::serve(
             self.listener,

@@ -13,6 +13,7 @@ use wakepost_store::vault::Vault;
 
 use crate::config::Config;
 use crate::directory::Directory;
+use crate::edge::{Faults, Rejections};
 use crate::outbound::HttpClient;
 use crate::queue::Queue;
 use crate::telemetry::metrics::Metrics;
@@ -63,6 +64,10 @@ pub struct Context {
     pub hub: Arc<dyn Hub>,
     /// What is counted.
     pub metrics: Metrics,
+    /// Where refused requests leave their receipts.
+    pub rejections: Rejections,
+    /// What providers were answered badly.
+    pub faults: Faults,
     /// The id that was given out last.
     pub last_id: Mutex<Ulid>,
     /// Keys used since the last time it was written down.

@@ -17,6 +17,7 @@ use wakepost_domain::access::Key;
 use wakepost_domain::lane::{Lane, LaneId, LaneKey};
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::{SourceId, TenantId, limits};
+use wakepost_store::moves::Page;
 use wakepost_store::vault::{Slot, Vault};
 use wakepost_store::{Result, Store};
 
@@ -35,6 +36,7 @@ pub struct Directory {
     store: Arc<dyn Store>,
     vault: Arc<Vault>,
     sources: Cache<SourceId, Option<Arc<LiveSource>>>,
+    platforms: Cache<String, Arc<[SourceId]>>,
     keys: Cache<[u8; 32], Option<Key>>,
     tenants: Cache<(), Arc<Tenants>>,
     /// Held by whoever reads all tenants, so that the others wait for that and do not read them too.
@@ -57,6 +59,7 @@ impl Directory {
             store,
             vault,
             sources: Cache::new(ttl),
+            platforms: Cache::new(ttl),
             keys: Cache::new(ttl),
             tenants: Cache::new(ttl),
             reading_tenants: tokio::sync::Mutex::default(),
@@ -80,6 +83,31 @@ impl Directory {
             }
         };
         self.sources.put(seen, id, found.clone());
+        Ok(found)
+    }
+
+    /// The default tenant's sources of a platform; `email` means all that receive mail.
+    pub async fn platform(&self, name: &str) -> Result<Arc<[SourceId]>> {
+        if let Some(found) = self.platforms.get(&name.to_owned()) {
+            return Ok(found);
+        }
+        let seen = self.platforms.generation();
+        let is_it =
+            |provider: &str| provider == name || name == "email" && provider.starts_with("email-");
+        let mut found = Vec::new();
+        let mut page = Page { before: None, limit: limits::PAGE_MAX };
+        loop {
+            let records = self.store.sources(TenantId::DEFAULT, page).await?;
+            let is_last = records.len() < limits::PAGE_MAX as usize;
+            page.before = records.last().map(|record| record.id);
+            let fit = records.iter().filter(|record| is_it(&record.provider));
+            found.extend(fit.map(|record| record.id));
+            if is_last {
+                break;
+            }
+        }
+        let found: Arc<[SourceId]> = found.into();
+        self.platforms.put(seen, name.to_owned(), found.clone());
         Ok(found)
     }
 
@@ -171,6 +199,7 @@ impl Directory {
     /// A source changed.
     pub fn forget_source(&self, id: SourceId) {
         self.sources.forget(&id);
+        self.platforms.forget_all();
     }
 
     /// A key changed.

@@ -13,6 +13,7 @@ mod error;
 mod finish;
 mod health;
 mod inbox;
+mod integrations;
 mod jobs;
 mod keys;
 mod lease;
@@ -42,9 +43,20 @@ pub use error::ApiError;
 /// All routes of the API.
 pub fn router(context: Arc<Context>) -> Router {
     Router::from(routes())
+        .nest("/_agent-native", by_platform().into())
         .fallback(error::no_such_route)
         .method_not_allowed_fallback(error::no_such_method)
         .with_state(context)
+}
+
+/// The routes of single-tenant use, also behind the prefix of those who come from agent-native.
+fn by_platform() -> OpenApiRouter<Arc<Context>> {
+    OpenApiRouter::default()
+        .routes(routes!(integrations::list))
+        .routes(routes!(integrations::status))
+        .routes(routes!(integrations::enable))
+        .routes(routes!(integrations::disable))
+        .routes(routes!(integrations::set_up))
 }
 
 /// The one list: each handler carries its method, its path and its description.
@@ -62,6 +74,9 @@ fn routes() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(sources::enable))
         .routes(routes!(sources::disable))
         .routes(routes!(sources::receipts))
+        .routes(routes!(sources::setup::status))
+        .routes(routes!(sources::setup::set_up))
+        .routes(routes!(sources::testing::test))
         .routes(routes!(inbox::list))
         .routes(routes!(inbox::show))
         .routes(routes!(inbox::raw))
@@ -90,6 +105,7 @@ fn routes() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(upkeep::sweep));
     OpenApiRouter::default()
         .nest("/api/v1", api)
+        .merge(by_platform())
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))
         .routes(routes!(health::metrics))

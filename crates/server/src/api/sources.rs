@@ -1,6 +1,8 @@
 //! Sources: made, changed, rotated, switched on and off.
 
 mod body;
+pub mod setup;
+pub mod testing;
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -32,6 +34,7 @@ use crate::directory::LiveSource;
 use crate::schema;
 pub use body::check_executor;
 use body::{SourceBody, check_secret};
+use setup::{set_up_error, webhook_url};
 
 /// How long an old secret is still accepted after a rotation, unless asked otherwise, and at most.
 const GRACE: Duration = Duration::from_secs(24 * 3600);
@@ -42,7 +45,7 @@ schema::requiring!(NewSource: SourceBody, ["provider"]);
 /// A source: never a secret, but in the answer that made it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Source)]
-struct SourceView {
+pub struct SourceView {
     /// Its id, which is also its public address.
     #[schema(value_type = schema::SourceId)]
     id: SourceId,
@@ -63,6 +66,8 @@ struct SourceView {
     ingest_url: String,
     /// What it must still be told.
     missing_settings: Vec<String>,
+    /// What is wrong with its set-up, although nothing is missing.
+    warning: Option<String>,
     /// Whether it has a secret.
     has_secret: bool,
     /// Until when the secret before the current one is accepted.
@@ -131,7 +136,8 @@ async fn shown(context: &Context, live: &LiveSource) -> Result<SourceView, ApiEr
         status: switched(config.enabled),
         enabled: config.enabled,
         unsigned: config.unsigned,
-        ingest_url: format!("{}/in/{id}", context.base_url),
+        ingest_url: webhook_url(context, live),
+        warning: set_up_error(context, live),
         missing_settings: live.missing(),
         has_secret: secrets.current.is_some(),
         previous_expires_at: secrets.previous.and(secrets.previous_expires_at),
@@ -160,11 +166,16 @@ async fn shown(context: &Context, live: &LiveSource) -> Result<SourceView, ApiEr
     })
 }
 
-fn switched(enabled: bool) -> &'static str {
+/// Where its requests go, on this server.
+fn ingest_path(live: &LiveSource) -> String {
+    format!("/in/{}", live.source.id)
+}
+
+pub fn switched(enabled: bool) -> &'static str {
     if enabled { "enabled" } else { "disabled" }
 }
 
-async fn opened(context: &Context, record: SourceRecord) -> Result<LiveSource, ApiError> {
+pub async fn opened(context: &Context, record: SourceRecord) -> Result<LiveSource, ApiError> {
     let key = context.vault.key(record.tenant).await?;
     let secrets = key.open(Slot::SourceSecrets(record.id), &record.secrets)?;
     Ok(LiveSource::new(record, &secrets, key)?)
@@ -345,7 +356,7 @@ pub async fn update(At(id): At<String>, call: Call) -> Result<Response, ApiError
 }
 
 /// Stores a changed source, unless somebody else changed it meanwhile.
-async fn save(call: &Call, mut source: Source, action: &str) -> Result<SourceView, ApiError> {
+pub async fn save(call: &Call, mut source: Source, action: &str) -> Result<SourceView, ApiError> {
     let context = &call.context;
     let seen = source.updated_at;
     // Two changes within a millisecond must still differ.

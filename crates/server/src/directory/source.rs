@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use wakepost_domain::source::{Source, SourceSecrets};
 use wakepost_domain::work::Priority;
-use wakepost_providers::{Facts, Provider, Settings, Template, registry};
+use wakepost_providers::{Facts, Need, Provider, Settings, Template, registry};
 use wakepost_store::moves::SourceRecord;
 use wakepost_store::vault::TenantKey;
 use wakepost_store::{Result, StoreError};
@@ -105,7 +105,16 @@ impl LiveSource {
         self.source.config.priority.unwrap_or(self.facts.priority)
     }
 
-    /// Settings that are still missing before it can verify a request.
+    /// Whether it can verify a request.
+    pub fn can_verify(&self) -> bool {
+        let only_replies = |name: &String| {
+            let mut settings = self.provider.settings().iter();
+            settings.any(|setting| setting.name == name && setting.need == Need::Replying)
+        };
+        self.missing().iter().all(only_replies)
+    }
+
+    /// Settings that are still missing, to receive or to reply.
     pub fn missing(&self) -> Vec<String> {
         if self.source.config.unsigned {
             return Vec::new();

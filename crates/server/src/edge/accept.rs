@@ -17,7 +17,6 @@ use wakepost_store::moves::{Accepted, DedupKey, NewEvent, NewJob, NewReceipt, Sh
 use wakepost_store::vault::Slot;
 use wakepost_store::{Result, StoreError, failpoint};
 
-use super::Faults;
 use crate::context::Context;
 use crate::directory::LiveSource;
 use crate::to_the_end::ToTheEnd;
@@ -53,20 +52,16 @@ pub struct Outcome {
 }
 
 /// Stores the request's events, all or none, and answers after the commit.
-pub async fn accept(
-    context: &Arc<Context>,
-    faults: &Faults,
-    passed: Passed,
-) -> Result<Vec<Outcome>> {
+pub async fn accept(context: &Arc<Context>, passed: Passed) -> Result<Vec<Outcome>> {
     failpoint::pass_async("edge.after_verify").await?;
-    let new = prepare(context, faults, &passed).await?;
+    let new = prepare(context, &passed).await?;
     let keys: Vec<DedupKey> = new.events.iter().flat_map(|new| new.dedup.clone()).collect();
     let answered = store(context, new).await;
     // Whoever is told to come again, or has stopped waiting, comes again because of us.
     if answered.is_err() {
-        faults.note(&keys, OurFault::Unavailable);
+        context.faults.note(&keys, OurFault::Unavailable);
     } else if passed.arrived.elapsed() > passed.source.facts.patience {
-        faults.note(&keys, OurFault::Slow);
+        context.faults.note(&keys, OurFault::Slow);
     }
     answered
 }
@@ -134,7 +129,7 @@ struct NewRequest {
     lanes: Vec<Option<Arc<Lane>>>,
 }
 
-async fn prepare(context: &Context, faults: &Faults, passed: &Passed) -> Result<NewRequest> {
+async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
     let live = &passed.source;
     let request = Request {
         method: &http::Method::POST,
@@ -175,7 +170,7 @@ async fn prepare(context: &Context, faults: &Faults, passed: &Passed) -> Result<
             _ => NewReceipt { id: ReceiptId(context.new_id()), ..passed.receipt.clone() },
         };
         events.push(NewEvent {
-            our_fault: faults.of(&dedup),
+            our_fault: context.faults.of(&dedup),
             retry: passed.retry.clone(),
             event,
             dedup,

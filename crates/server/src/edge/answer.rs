@@ -10,7 +10,7 @@ use wakepost_domain::WorkId;
 use wakepost_domain::receipt::Verdict;
 use wakepost_domain::work::WorkKind;
 use wakepost_providers::Answer;
-use wakepost_store::failpoint;
+use wakepost_store::{StoreError, failpoint};
 
 use super::accept::Outcome;
 
@@ -46,6 +46,12 @@ pub fn refusal(status: StatusCode) -> Response {
         headers.insert(header::ALLOW, HeaderValue::from_static("POST, GET, OPTIONS"));
     }
     answer
+}
+
+/// Nobody knows whether there is such a source.
+pub fn lookup_failed(error: &StoreError) -> Response {
+    tracing::warn!(%error, "a source could not be looked up");
+    refusal(StatusCode::SERVICE_UNAVAILABLE)
 }
 
 /// A refusal that says when to come again.

@@ -20,7 +20,7 @@ use super::accept::{Outcome, Passed, accept};
 use super::body::{self, NoBody};
 use super::describe::{BodyRefused, NoHandshake, Received, Refusals};
 use super::secret::keep_secret;
-use super::{Door, answer, peer};
+use super::{answer, peer};
 use crate::context::Context;
 use crate::directory::LiveSource;
 use crate::schema;
@@ -61,39 +61,48 @@ impl Refused {
     )
 )]
 pub async fn receive(
-    State(door): State<Door>,
+    State(context): State<Arc<Context>>,
     Path(source): Path<String>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request<Body>,
 ) -> Response {
     let arrived = Instant::now();
-    let context = &door.context;
     let found = match source.parse::<SourceId>() {
         Ok(id) => context.directory.source(id).await,
         Err(_) => return answer::refusal(StatusCode::NOT_FOUND),
     };
-    let live = match found {
-        Ok(Some(live)) if live.source.config.enabled => live,
-        Ok(_) => return answer::refusal(StatusCode::NOT_FOUND),
-        Err(error) => {
-            tracing::warn!(%error, "a source could not be looked up");
-            return answer::refusal(StatusCode::SERVICE_UNAVAILABLE);
-        }
-    };
+    match found {
+        Ok(Some(live)) => admit(&context, &live, peer.ip(), request, arrived).await,
+        Ok(None) => answer::refusal(StatusCode::NOT_FOUND),
+        Err(error) => answer::lookup_failed(&error),
+    }
+}
+
+/// Takes a request to a source that was found: the rest of the way.
+pub async fn admit(
+    context: &Arc<Context>,
+    live: &Arc<LiveSource>,
+    peer: IpAddr,
+    request: Request<Body>,
+    arrived: Instant,
+) -> Response {
+    if !live.source.config.enabled {
+        return answer::refusal(StatusCode::NOT_FOUND);
+    }
     let (parts, body) = request.into_parts();
-    let sender = peer::address(peer.ip(), &parts.headers, &context.config.trusted_proxies);
-    let receipt = receipt(context, &live, sender);
-    match take_in(&door, &live, parts, body, sender, receipt.clone(), arrived).await {
+    let sender = peer::address(peer, &parts.headers, &context.config.trusted_proxies);
+    let receipt = receipt(context, live, sender);
+    match take_in(context, live, parts, body, sender, receipt.clone(), arrived).await {
         Ok((verdict, response)) => {
-            count(context, &live, verdict);
+            count(context, live, verdict);
             if verdict == Verdict::Accepted {
                 context.metrics.ack_seconds.observe(arrived.elapsed().as_secs_f64());
             }
             response
         }
         Err(refused) => {
-            count(context, &live, refused.verdict);
-            door.rejections.leave(NewReceipt {
+            count(context, live, refused.verdict);
+            context.rejections.leave(NewReceipt {
                 verdict: refused.verdict,
                 latency_us: micros(arrived),
                 detail: Some(refused.reason),
@@ -114,12 +123,12 @@ pub async fn receive(
     responses((status = 200, description = "What the provider prescribes."), Refusals, NoHandshake)
 )]
 pub async fn challenge(
-    door: State<Door>,
+    context: State<Arc<Context>>,
     source: Path<String>,
     peer: ConnectInfo<SocketAddr>,
     request: Request<Body>,
 ) -> Response {
-    receive(door, source, peer, request).await
+    receive(context, source, peer, request).await
 }
 
 /// Answers a provider that asks whether it may send, for those that do.
@@ -129,16 +138,16 @@ pub async fn challenge(
     responses((status = 200, description = "What the provider prescribes."), Refusals, NoHandshake)
 )]
 pub async fn preflight(
-    door: State<Door>,
+    context: State<Arc<Context>>,
     source: Path<String>,
     peer: ConnectInfo<SocketAddr>,
     request: Request<Body>,
 ) -> Response {
-    receive(door, source, peer, request).await
+    receive(context, source, peer, request).await
 }
 
 async fn take_in(
-    door: &Door,
+    context: &Arc<Context>,
     live: &Arc<LiveSource>,
     parts: Parts,
     body: Body,
@@ -146,7 +155,6 @@ async fn take_in(
     receipt: NewReceipt,
     arrived: Instant,
 ) -> Result<(Verdict, Response), Refused> {
-    let context = &door.context;
     let url = format!(
         "{}{}",
         context.base_url,
@@ -202,7 +210,7 @@ async fn take_in(
         receipt: NewReceipt { latency_us: micros(arrived), ..receipt },
         now,
     };
-    let outcomes = accept(context, &door.faults, passed).await.map_err(unavailable)?;
+    let outcomes = accept(context, passed).await.map_err(unavailable)?;
     let verdict = together(&outcomes);
     if let Some(prescribed) = prescribed {
         return Ok((verdict, answer::prescribed_for(prescribed, &outcomes)));

@@ -10,6 +10,7 @@ mod describe;
 mod faults;
 mod handler;
 mod peer;
+mod platform;
 mod rate;
 pub mod rejections;
 mod secret;
@@ -26,21 +27,16 @@ use crate::context::Context;
 
 pub use body::BODY_TIMEOUT;
 use describe::Refusal;
-use faults::Faults;
+pub use faults::Faults;
+pub use handler::admit;
 pub use rate::Rate;
 pub use rejections::Rejections;
 
-/// What the handler needs.
-#[derive(Clone)]
-pub(crate) struct Door {
-    context: Arc<Context>,
-    rejections: Rejections,
-    faults: Arc<Faults>,
-}
-
 /// The routes that providers call.
-pub fn router(context: Arc<Context>, rejections: Rejections) -> Router {
-    Router::from(routes()).with_state(Door { context, rejections, faults: Arc::default() })
+pub fn router(context: Arc<Context>) -> Router {
+    // People who come from agent-native have this prefix in their platforms' settings.
+    let prefixed = Router::new().nest("/_agent-native", by_platform().into());
+    Router::from(routes()).merge(prefixed).with_state(context)
 }
 
 /// How the routes describe themselves.
@@ -51,9 +47,14 @@ pub fn description() -> OpenApi {
     api
 }
 
-fn routes() -> OpenApiRouter<Door> {
-    let methods = routes!(handler::receive, handler::challenge, handler::preflight);
+fn routes() -> OpenApiRouter<Arc<Context>> {
+    let by_id = routes!(handler::receive, handler::challenge, handler::preflight);
     // Other methods too look for the source first, so that 404 comes before 405 and a receipt is left.
-    let methods = methods.map(|router| router.fallback(handler::receive));
-    OpenApiRouter::default().routes(methods)
+    let by_id = by_id.map(|router| router.fallback(handler::receive));
+    OpenApiRouter::default().routes(by_id).merge(by_platform())
+}
+
+fn by_platform() -> OpenApiRouter<Arc<Context>> {
+    let methods = routes!(platform::receive, platform::challenge);
+    OpenApiRouter::default().routes(methods.map(|router| router.fallback(platform::receive)))
 }

@@ -16,7 +16,7 @@ use tower::ServiceExt;
 use super::{described, fits};
 use crate::app::App;
 use crate::config::{Flags, load};
-use crate::edge::{self, Rejections};
+use crate::edge;
 
 const ADMIN: &str = "an-admin-key-of-more-than-32-characters";
 
@@ -73,8 +73,7 @@ impl World {
         let flags = Flags { file: None, values };
         let app = App::start(load(&flags, &|_| None).unwrap()).await.unwrap();
         let context = app.context.clone();
-        let rejections = Rejections::start(context.ledger.clone());
-        let router = edge::router(context.clone(), rejections).merge(crate::api::router(context));
+        let router = edge::router(context.clone()).merge(crate::api::router(context));
         let key = Some(ADMIN.to_owned());
         World { router, api: described(), key, done: BTreeSet::new(), _data: data }
     }

@@ -1,0 +1,187 @@
+//! Whether a source is ready, and registering it at its provider.
+
+use std::time::Duration;
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::StatusCode;
+use serde::Serialize;
+use utoipa::ToSchema;
+use wakepost_domain::SourceId;
+use wakepost_domain::access::{Reach, Right};
+use wakepost_providers::{Answered, ApiCall, Registration};
+
+use super::super::call::{At, Call, Nothing};
+use super::super::describe::{Conflicting, Keyed, Missing, Tenant};
+use super::super::error::ApiError;
+use super::super::once;
+use super::{find, ingest_path, save};
+use crate::context::Context;
+use crate::directory::LiveSource;
+use crate::outbound::{AddressPolicy, KeepBody, OutboundRequest, Target, Trust};
+use crate::schema;
+
+const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Whether a source is ready.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SourceStatus)]
+struct StatusView {
+    /// Its id.
+    #[schema(value_type = schema::SourceId)]
+    id: SourceId,
+    /// Its provider.
+    provider: &'static str,
+    /// The provider's name for people.
+    label: &'static str,
+    /// Off: requests get 404 and nothing is stored.
+    enabled: bool,
+    /// Whether it can verify requests.
+    configured: bool,
+    /// What to enter at the provider.
+    webhook_url: String,
+    /// What it must still be told, to receive or to reply.
+    missing_settings: Vec<String>,
+    /// What is wrong with its set-up.
+    error: Option<String>,
+}
+
+/// Says whether a source is ready, and what is missing.
+#[utoipa::path(
+    get, path = "/sources/{id}/status", operation_id = "get_source_status", tag = "sources",
+    params(("id" = schema::SourceId, Path), Tenant),
+    responses((status = 200, description = "How it stands.", body = StatusView), Keyed, Missing)
+)]
+pub async fn status(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
+    call.need(Right::Read)?;
+    let tenant = call.tenant().await?;
+    let live = find(&call, tenant.id, &id).await?;
+    call.no_query()?;
+    let view = StatusView {
+        id: live.source.id,
+        provider: live.provider.name(),
+        label: live.facts.label,
+        enabled: live.source.config.enabled,
+        configured: live.can_verify(),
+        webhook_url: webhook_url(&call.context, &live),
+        missing_settings: live.missing(),
+        error: set_up_error(&call.context, &live),
+    };
+    Ok(once::json(StatusCode::OK, &view))
+}
+
+pub fn webhook_url(context: &Context, live: &LiveSource) -> String {
+    format!("{}{}", context.base_url, ingest_path(live))
+}
+
+/// What is wrong with a source's set-up, although nothing is missing.
+pub fn set_up_error(context: &Context, live: &LiveSource) -> Option<String> {
+    let unknown_address = live.facts.signs_url && context.config.public_url.is_none();
+    unknown_address.then(|| {
+        format!(
+            "{} signs the public address of the webhook, and none is configured: set \
+             WAKEPOST_PUBLIC_URL to what providers reach this server by. Until then requests must be \
+             signed for {}",
+            live.facts.label, context.base_url
+        )
+    })
+}
+
+/// What a set-up came to.
+#[derive(Serialize, ToSchema)]
+#[schema(as = SourceSetup)]
+pub struct SetUpView {
+    /// Its id.
+    #[schema(value_type = schema::SourceId)]
+    id: SourceId,
+    /// `registered`, or `manual` where somebody must do the steps.
+    status: &'static str,
+    /// What to do at the provider.
+    steps: Vec<String>,
+    /// The secret that the provider sent: shown once, to be entered there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification_token: Option<String>,
+}
+
+/// Registers a source at its provider, where that has an API for it; else says what to do there.
+#[utoipa::path(
+    post, path = "/sources/{id}/setup", operation_id = "set_up_source", tag = "sources",
+    params(("id" = schema::SourceId, Path), Tenant),
+    responses(
+        (status = 200, description = "What came of it.", body = SetUpView),
+        (status = 502, description = "The provider refused, or could not be reached."),
+        Keyed, Missing, Conflicting,
+    )
+)]
+pub async fn set_up(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
+    call.need(Right::Operate)?;
+    let tenant = call.tenant().await?;
+    let live = find(&call, tenant.id, &id).await?;
+    call.body::<Nothing>()?;
+    let webhook_url = webhook_url(&call.context, &live);
+    Ok(once::json(StatusCode::OK, &register(&call, &live, webhook_url).await?))
+}
+
+/// Registers a source under this address, or says how.
+pub async fn register(
+    call: &Call,
+    live: &LiveSource,
+    webhook_url: String,
+) -> Result<SetUpView, ApiError> {
+    let registration = Registration {
+        webhook_url: &webhook_url,
+        secret: live.source.secrets.current.as_deref().unwrap_or_default(),
+        settings: &live.settings,
+    };
+    let status = match live.provider.registration(&registration) {
+        Some(request) => {
+            send(call, live, request).await?;
+            "registered"
+        }
+        None => "manual",
+    };
+    let steps = match status {
+        "manual" => live.provider.steps(&webhook_url),
+        _ => Vec::new(),
+    };
+    let id = live.source.id;
+    let verification_token = match live.source.secrets.unseen.clone() {
+        Some(secret) => {
+            let mut source = live.source.clone();
+            source.secrets.unseen = None;
+            save(call, source, "source.secret_shown").await?;
+            Some(secret)
+        }
+        None => None,
+    };
+    Ok(SetUpView { id, status, steps, verification_token })
+}
+
+/// Makes the provider's own call. Its address is the tenant's to set, so the guard applies to it.
+async fn send(call: &Call, live: &LiveSource, request: ApiCall) -> Result<(), ApiError> {
+    let refused = |why: String| {
+        let why = format!("{} did not take the registration: {why}", live.facts.label);
+        ApiError::new(StatusCode::BAD_GATEWAY, "registration_failed", why)
+    };
+    let (trust, rules) = match call.caller.reach {
+        Reach::All => (Trust::Trusted, AddressPolicy::trusted()),
+        Reach::Tenant(_) => (Trust::Guarded, call.context.config.addresses.clone()),
+    };
+    let target = Target::parse(&request.url, &rules)
+        .map_err(|refusal| ApiError::field("settings.api_url", refusal.to_string()))?;
+    let outbound = OutboundRequest {
+        target,
+        trust,
+        method: request.method,
+        headers: request.headers,
+        body: Bytes::from(request.body),
+        timeout: CALL_TIMEOUT,
+        body_bytes_max: ANSWER_BYTES_MAX,
+        keep: KeepBody::Prefix,
+    };
+    let answer =
+        call.context.client.send(outbound).await.map_err(|error| refused(error.text.clone()))?;
+    let answered = Answered { status: answer.status, headers: &answer.headers, body: &answer.body };
+    live.provider.registered(&answered).map_err(refused)
+}

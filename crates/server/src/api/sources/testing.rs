@@ -1,0 +1,161 @@
+//! Trying a source with a realistic request, signed as its provider would.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use http::{StatusCode, Uri};
+use http_body_util::BodyExt;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+use wakepost_domain::Timestamp;
+use wakepost_domain::access::Right;
+use wakepost_providers::{Sample, SignedRequest};
+
+use super::super::call::{At, Call};
+use super::super::describe::{Conflicting, Keyed, Missing, Tenant};
+use super::super::error::ApiError;
+use super::super::once;
+use super::{find, ingest_path};
+use crate::context::Context;
+use crate::directory::LiveSource;
+use crate::{edge, schema};
+
+/// Which request to try.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Trial {
+    /// What happened, by one of the provider's samples; the first of them unless it is named.
+    event_type: Option<String>,
+    /// What is wrong with it; nothing unless it is named.
+    variant: Option<Variant>,
+}
+
+/// What is wrong with a request.
+#[derive(Deserialize, ToSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum Variant {
+    /// Nothing.
+    Good,
+    /// It is signed with another secret.
+    BadSignature,
+    /// It was signed too long ago.
+    Stale,
+    /// It is sent twice.
+    Duplicate,
+}
+
+/// What the source answered.
+#[derive(Serialize, ToSchema)]
+struct Tried {
+    /// What was sent.
+    event_type: &'static str,
+    /// The HTTP status.
+    status_code: u16,
+    /// The body: JSON, or text.
+    #[schema(value_type = Object)]
+    body: Value,
+}
+
+/// Sends a source a realistic request, signed as its provider would, and says what it answered.
+///
+/// A good one is an event like any other, with its job.
+#[utoipa::path(
+    post, path = "/sources/{id}/test", operation_id = "test_source", tag = "sources",
+    params(("id" = schema::SourceId, Path), Tenant), request_body = Trial,
+    responses(
+        (status = 200, description = "What the source answered.", body = Tried),
+        Keyed, Missing, Conflicting,
+    )
+)]
+pub async fn test(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
+    call.need(Right::Operate)?;
+    let tenant = call.tenant().await?;
+    let live = Arc::new(find(&call, tenant.id, &id).await?);
+    let trial: Trial = call.body()?;
+    let context = &call.context;
+    let sample = sample(&live, trial.event_type.as_deref())?;
+    let variant = trial.variant.unwrap_or(Variant::Good);
+    let request = signed(context, &live, sample, variant)?;
+    let mut answer = send(context, &live, request.clone()).await;
+    if variant == Variant::Duplicate {
+        answer = send(context, &live, request).await;
+    }
+    let (status, body) = answer;
+    let body = serde_json::from_slice(&body)
+        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()));
+    let tried = Tried { event_type: sample.event_type, status_code: status.as_u16(), body };
+    Ok(once::json(StatusCode::OK, &tried))
+}
+
+fn sample(live: &LiveSource, wanted: Option<&str>) -> Result<&'static Sample, ApiError> {
+    let samples = live.provider.samples();
+    let found = match wanted {
+        None => samples.first(),
+        Some(name) => samples.iter().find(|sample| sample.event_type == name),
+    };
+    found.ok_or_else(|| {
+        let known: Vec<&str> = samples.iter().map(|sample| sample.event_type).collect();
+        ApiError::field("event_type", format!("must be one of {}", known.join(", ")))
+    })
+}
+
+fn signed(
+    context: &Context,
+    live: &LiveSource,
+    sample: &Sample,
+    variant: Variant,
+) -> Result<SignedRequest, ApiError> {
+    let provider = live.provider;
+    let at = match variant {
+        Variant::Stale => too_early(context, live),
+        _ => context.now(),
+    };
+    let id = context.new_id().to_string().to_lowercase();
+    let mut request =
+        sample.request(&format!("{}{}", context.base_url, ingest_path(live)), &id, at);
+    let own = live.source.secrets.current.clone();
+    let secret = match (variant, own) {
+        (Variant::BadSignature, _) => {
+            Some(provider.sample_keys(&live.settings, context.entropy.as_ref()).signs)
+        }
+        (_, own) => own,
+    };
+    let Some(secret) = secret.filter(|_| !live.source.config.unsigned) else {
+        return Ok(request);
+    };
+    provider.sign(&mut request, &secret, &live.settings, &id, at).map_err(|problem| {
+        let why = format!(
+            "a request cannot be signed here: {problem}; \
+             `webhookctl trigger` signs with a key of your own"
+        );
+        ApiError::new(StatusCode::CONFLICT, "invalid_state", why)
+    })?;
+    Ok(request)
+}
+
+/// A time that is past the source's tolerance.
+fn too_early(context: &Context, live: &LiveSource) -> Timestamp {
+    context.now().before(live.tolerance() + Duration::from_secs(60))
+}
+
+/// Through the front door, from this machine.
+async fn send(
+    context: &Arc<Context>,
+    live: &Arc<LiveSource>,
+    signed: SignedRequest,
+) -> (StatusCode, Vec<u8>) {
+    let mut request = Request::new(Body::from(signed.body));
+    *request.method_mut() = signed.method;
+    *request.headers_mut() = signed.headers;
+    *request.uri_mut() = Uri::try_from(ingest_path(live)).expect("an id is plain letters");
+    let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let answer = edge::admit(context, live, here, request, Instant::now()).await;
+    let (parts, body) = answer.into_parts();
+    let body = body.collect().await.map(|whole| whole.to_bytes().to_vec()).unwrap_or_default();
+    (parts.status, body)
+}
