@@ -6,19 +6,26 @@
 //!
 //! One file per provider and one list of them ([`registry`]): adding a provider touches those two only.
 
+mod basic;
 mod cloudevents;
 mod discord;
+mod email_mailgun;
+mod email_postmark;
+mod email_resend;
+mod email_sendgrid;
 mod form;
 mod freshness;
 mod generic;
 mod github;
 mod gitlab;
+mod google_docs;
 mod header;
 mod hmac_header;
 mod hubspot;
 mod intercom;
 mod jira;
 mod linear;
+mod mail;
 mod mapping;
 mod notion;
 mod pagerduty;
@@ -31,6 +38,7 @@ mod sendgrid_events;
 mod settings;
 mod shopify;
 mod signature;
+mod slack;
 mod square;
 mod standard_webhooks;
 mod stripe;

@@ -2,9 +2,14 @@
 
 use crate::cloudevents::CloudEvents;
 use crate::discord::Discord;
+use crate::email_mailgun::EmailMailgun;
+use crate::email_postmark::EmailPostmark;
+use crate::email_resend::EmailResend;
+use crate::email_sendgrid::EmailSendGrid;
 use crate::generic::Generic;
 use crate::github::GitHub;
 use crate::gitlab::GitLab;
+use crate::google_docs::GoogleDocs;
 use crate::hubspot::HubSpot;
 use crate::intercom::Intercom;
 use crate::jira::Jira;
@@ -14,6 +19,7 @@ use crate::pagerduty::PagerDuty;
 use crate::provider::Provider;
 use crate::sendgrid_events::SendGridEvents;
 use crate::shopify::Shopify;
+use crate::slack::Slack;
 use crate::square::Square;
 use crate::standard_webhooks::StandardWebhooks;
 use crate::stripe::Stripe;
@@ -26,9 +32,15 @@ static ALL: &[&dyn Provider] = &[
     &GitHub,
     &GitLab,
     &Stripe,
+    &Slack,
     &Telegram,
     &WhatsApp,
     &Discord,
+    &EmailResend,
+    &EmailSendGrid,
+    &EmailMailgun,
+    &EmailPostmark,
+    &GoogleDocs,
     &Zendesk,
     &Linear,
     &Shopify,

@@ -43,24 +43,7 @@ impl Provider for StandardWebhooks {
     }
 
     fn verify(&self, request: &Request<'_>, check: &Check<'_>) -> Result<Verified, Refusal> {
-        let names = Names::of(request.headers);
-        let given = header::one(request.headers, names.signature)?;
-        let id = header::one(request.headers, names.id)?;
-        let time_text = header::one(request.headers, names.time)?;
-        let time = Unit::Seconds
-            .read(time_text)
-            .ok_or_else(|| Why::malformed(names.time, Unit::Seconds.expected()))?;
-        if given.split(' ').count() > CANDIDATES_MAX || signatures(given, None).is_empty() {
-            let expected = "one to 16 signatures, each v1, or v1a, and base64";
-            return Err(Why::malformed(names.signature, expected).into());
-        }
-        let parts = standard::content(id, time_text, request.body);
-        let secret_index = check.secret_that(|secret| {
-            let (key, version) = checking_key(secret)?;
-            Ok(key.fits(&parts, &signatures(given, Some(version))))
-        })?;
-        check.fresh(time)?;
-        Ok(Verified { secret_index, signed_at: Some(time) })
+        verify(Names::of(request.headers), request, check)
     }
 
     fn map(&self, request: &Request<'_>, _: &Settings) -> Result<Vec<Mapped>, MapError> {
@@ -92,10 +75,7 @@ impl Provider for StandardWebhooks {
         id: &str,
         now: Timestamp,
     ) -> Result<(), ConfigError> {
-        let signature = standard::sign(secret, id, now, &request.body)?;
-        request.set(WEBHOOK.id, id)?;
-        request.set(WEBHOOK.time, &Unit::Seconds.write(now))?;
-        request.set(WEBHOOK.signature, &signature)
+        sign(&WEBHOOK, request, secret, id, now)
     }
 }
 
@@ -104,16 +84,57 @@ static SAMPLES: &[Sample] = &[Sample::json(
     include_str!("../fixtures/standard-webhooks/contact.created.json"),
 )];
 
+/// Checks a request that has its proof under these names, for whoever signs in this way.
+pub(crate) fn verify(
+    names: &Names,
+    request: &Request<'_>,
+    check: &Check<'_>,
+) -> Result<Verified, Refusal> {
+    let given = header::one(request.headers, names.signature)?;
+    let id = header::one(request.headers, names.id)?;
+    let time_text = header::one(request.headers, names.time)?;
+    let time = Unit::Seconds
+        .read(time_text)
+        .ok_or_else(|| Why::malformed(names.time, Unit::Seconds.expected()))?;
+    if given.split(' ').count() > CANDIDATES_MAX || signatures(given, None).is_empty() {
+        let expected = "one to 16 signatures, each v1, or v1a, and base64";
+        return Err(Why::malformed(names.signature, expected).into());
+    }
+    let parts = standard::content(id, time_text, request.body);
+    let secret_index = check.secret_that(|secret| {
+        let (key, version) = checking_key(secret)?;
+        Ok(key.fits(&parts, &signatures(given, Some(version))))
+    })?;
+    check.fresh(time)?;
+    Ok(Verified { secret_index, signed_at: Some(time) })
+}
+
+/// Signs a request under these names.
+pub(crate) fn sign(
+    names: &Names,
+    request: &mut SignedRequest,
+    secret: &str,
+    id: &str,
+    now: Timestamp,
+) -> Result<(), ConfigError> {
+    let signature = standard::sign(secret, id, now, &request.body)?;
+    request.set(names.id, id)?;
+    request.set(names.time, &Unit::Seconds.write(now))?;
+    request.set(names.signature, &signature)
+}
+
 /// The three headers under one set of names.
-struct Names {
-    id: &'static str,
-    time: &'static str,
-    signature: &'static str,
+pub(crate) struct Names {
+    pub(crate) id: &'static str,
+    pub(crate) time: &'static str,
+    pub(crate) signature: &'static str,
 }
 
 static WEBHOOK: Names =
     Names { id: "webhook-id", time: "webhook-timestamp", signature: "webhook-signature" };
-static SVIX: Names = Names { id: "svix-id", time: "svix-timestamp", signature: "svix-signature" };
+/// The names that Svix uses.
+pub(crate) static SVIX: Names =
+    Names { id: "svix-id", time: "svix-timestamp", signature: "svix-signature" };
 
 impl Names {
     /// One set or the other, never mixed, and the same for verifying and mapping: the id that makes a
@@ -136,7 +157,7 @@ fn signatures(header: &str, version: Option<&str>) -> Vec<Vec<u8>> {
 }
 
 /// The key and the version it checks.
-fn checking_key(secret: &str) -> Result<(Key, &'static str), ConfigError> {
+pub(crate) fn checking_key(secret: &str) -> Result<(Key, &'static str), ConfigError> {
     let key = Key::read(secret)?;
     let version = key.checks().ok_or_else(|| {
         ConfigError::new("secret", "is the sender's private key; give its public key, whpk_…")
@@ -147,7 +168,7 @@ fn checking_key(secret: &str) -> Result<(Key, &'static str), ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Counting, NOW, map, verify, verify_at};
+    use crate::testing::{self, Counting, NOW, map, verify_at};
 
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     const GOOD: &str = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
@@ -244,12 +265,12 @@ mod tests {
         let public = standard::public_key(&private).unwrap();
         let mut request = SignedRequest::post("https://hooks.example/", "{}");
         StandardWebhooks.sign(&mut request, &private, &Settings::new(), "msg_1", NOW).unwrap();
-        let verified = verify(&StandardWebhooks, &request, &[SECRET, &public]).unwrap();
+        let verified = testing::verify(&StandardWebhooks, &request, &[SECRET, &public]).unwrap();
         assert_eq!(verified.secret_index, 1);
         // An HMAC keyed with the public key's bytes, which everybody knows, must not pass.
         let forged = public.replace("whpk_", "whsec_");
         StandardWebhooks.sign(&mut request, &forged, &Settings::new(), "msg_1", NOW).unwrap();
-        let refused = verify(&StandardWebhooks, &request, &[&public]);
+        let refused = testing::verify(&StandardWebhooks, &request, &[&public]);
         assert_eq!(refused, Err(Refusal::Signature(Why::Mismatch)));
     }
 

@@ -22,7 +22,7 @@ use crate::sample::Sample;
 use crate::settings::{self, ConfigError, Setting, Settings};
 use crate::signature::{self, CANDIDATES_MAX};
 use crate::verdict::{Check, Refusal, Verified, Why};
-use crate::{header, payload, standard};
+use crate::{basic, header, payload, standard};
 
 /// Any sender, by configuration.
 pub(crate) struct Generic;
@@ -84,7 +84,7 @@ impl Provider for Generic {
                 check.secret_that(|s| Ok(signature::equal(token.as_bytes(), s.as_bytes())))?
             }
             Algorithm::Basic => {
-                let pair = basic_pair(given)
+                let pair = basic::pair(given)
                     .ok_or_else(|| Why::malformed(name, "Basic and canonical base64"))?;
                 check.secret_that(|s| Ok(signature::equal(&pair, s.as_bytes())))?
             }
@@ -125,10 +125,11 @@ impl Provider for Generic {
     }
 
     fn generate_secret(&self, settings: &Settings, entropy: &dyn Entropy) -> Option<String> {
-        let secret = hex::encode(signature::random_key(entropy));
         match Plan::read(settings).ok()?.algorithm {
-            Algorithm::Hmac(_) | Algorithm::Token => Some(secret),
-            Algorithm::Basic => Some(format!("wakepost:{secret}")),
+            Algorithm::Hmac(_) | Algorithm::Token => {
+                Some(hex::encode(signature::random_key(entropy)))
+            }
+            Algorithm::Basic => Some(basic::generate_secret(entropy)),
             Algorithm::Ed25519 => None,
         }
     }
@@ -161,9 +162,7 @@ impl Provider for Generic {
         }
         let text = match plan.algorithm {
             Algorithm::Token => format!("{}{secret}", plan.prefix),
-            Algorithm::Basic => {
-                format!("Basic {}", signature::Encoding::Base64.encode(secret.as_bytes()))
-            }
+            Algorithm::Basic => basic::value(secret),
             _ => sign_content(&plan, &request.as_request(), secret)?,
         };
         request.set(plan.header()?, &text)
@@ -213,12 +212,6 @@ fn sign_content(
             .to_vec(),
     };
     Ok(format!("{}{}", plan.prefix, plan.encoding.encode(&bytes)))
-}
-
-/// `user:password` from a Basic header, whose scheme may be written in any case.
-fn basic_pair(given: &str) -> Option<Vec<u8>> {
-    let (scheme, text) = given.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("basic").then(|| signature::decode_base64(text)).flatten()
 }
 
 fn header_at<'r>(

@@ -1,0 +1,262 @@
+//! Google Docs and Drive: a push without a body, known by the channel that set-up opened and by its token.
+
+use wakepost_domain::Timestamp;
+use wakepost_domain::envelope::{Mapped, Starts, Subject};
+use wakepost_domain::ports::Entropy;
+use wakepost_domain::work::Priority;
+
+use crate::header;
+use crate::mapping::{self, MapError};
+use crate::provider::{Answer, Facts, Provider, SecretNeed, SignedHeader};
+use crate::request::{Request, SignedRequest};
+use crate::sample::Sample;
+use crate::settings::{self, ConfigError, Setting, Settings};
+use crate::signature;
+use crate::verdict::{Check, Refusal, Verified, Why};
+
+const CHANNEL: &str = "X-Goog-Channel-ID";
+const TOKEN: &str = "X-Goog-Channel-Token";
+const NUMBER: &str = "X-Goog-Message-Number";
+const STATE: &str = "X-Goog-Resource-State";
+const RESOURCE: &str = "X-Goog-Resource-ID";
+
+/// The first message of a channel, which says only that it is open.
+const SYNC: &str = "sync";
+
+/// What happens to the documents that a service account may read.
+pub(crate) struct GoogleDocs;
+
+impl Provider for GoogleDocs {
+    fn name(&self) -> &'static str {
+        "google-docs"
+    }
+
+    fn facts(&self) -> Facts {
+        Facts {
+            signs_body: false,
+            id_is_signed: false,
+            priority: Priority::Interactive,
+            secret: SecretNeed::Generated,
+            ..Facts::usual("Google Docs")
+        }
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        SETTINGS
+    }
+
+    fn signed_handshake(&self, request: &Request<'_>, _: &Settings) -> Option<Answer> {
+        let state = header::one(request.headers, STATE).ok()?;
+        (state == SYNC).then(|| Answer::ok("text/plain", ""))
+    }
+
+    fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
+        vec![SignedHeader::exact("x-goog-channel-token"), SignedHeader::exact("x-goog-channel-id")]
+    }
+
+    fn verify(&self, request: &Request<'_>, check: &Check<'_>) -> Result<Verified, Refusal> {
+        let token = header::one(request.headers, TOKEN)?;
+        let channel = header::one(request.headers, CHANNEL)?;
+        let open = channels(check.settings).map_err(Refusal::Unready)?;
+        // No short cut: which of the two it is must not show in the time it takes.
+        let is_open = open.iter().fold(false, |found, open| {
+            found | signature::equal(channel.as_bytes(), open.as_bytes())
+        });
+        if !is_open {
+            return Err(Why::malformed(CHANNEL, "a channel that this source has open").into());
+        }
+        let secret_index = check
+            .secret_that(|secret| Ok(signature::equal(token.as_bytes(), secret.as_bytes())))?;
+        Ok(Verified { secret_index, signed_at: None })
+    }
+
+    fn map(&self, request: &Request<'_>, _: &Settings) -> Result<Vec<Mapped>, MapError> {
+        let state = header::one(request.headers, STATE)?;
+        let channel = header::one(request.headers, CHANNEL)?;
+        let number = header::one(request.headers, NUMBER)?;
+        let resource = header::optional(request.headers, RESOURCE).ok().flatten();
+        mapping::one(Mapped {
+            // Each channel counts from 1, so a number alone would come again with the next channel.
+            dedup_key: Some(format!("{channel}:{number}")),
+            event_type: state.to_owned(),
+            starts: if state == SYNC { Starts::Nothing } else { Starts::Job },
+            subject: resource.map(|id| Subject {
+                kind: "resource".to_owned(),
+                id: id.to_owned(),
+                // The push names an address of the API only, which is nothing for a person.
+                url: None,
+            }),
+            provider_request_id: header::request_id(request.headers),
+            ..Mapped::default()
+        })
+    }
+
+    fn generate_secret(&self, _: &Settings, entropy: &dyn Entropy) -> Option<String> {
+        Some(hex::encode(signature::random_key(entropy)))
+    }
+
+    fn samples(&self) -> &'static [Sample] {
+        SAMPLES
+    }
+
+    fn sign(
+        &self,
+        request: &mut SignedRequest,
+        secret: &str,
+        settings: &Settings,
+        id: &str,
+        _: Timestamp,
+    ) -> Result<(), ConfigError> {
+        let channel = channels(settings)?[0];
+        request.set(CHANNEL, channel)?;
+        request.set(TOKEN, secret)?;
+        request.set(NUMBER, id)?;
+        if !request.headers.contains_key(STATE) {
+            request.set(STATE, "change")?;
+        }
+        Ok(())
+    }
+}
+
+const SETTINGS: &[Setting] = &[
+    Setting::required(
+        "service_account",
+        "Service account",
+        "The JSON key of a Google service account. Share the documents with its address, or it hears nothing.",
+    )
+    .secret()
+    .example(r#"{"type":"service_account","client_email":"agent@acme.iam.gserviceaccount.com"}"#),
+    Setting::required(
+        "channel_id",
+        "Watch channel",
+        "Which of Google's channels may send here. Set-up writes it; you need not.",
+    )
+    .example("6a1f0c52-9b1e-4f0e-a3f5-0d6f8a2b7c11"),
+    Setting::optional(
+        "previous_channel_id",
+        "Watch channel before",
+        "The channel before the last renewal, still accepted. Set-up writes it; you need not.",
+    ),
+    Setting::optional(
+        "folder_id",
+        "Folder",
+        "Only documents in this folder, by the id in its address; all that are shared if left out.",
+    ),
+    Setting::optional(
+        "mention",
+        "Mention",
+        "What names the agent in a comment, such as @agent; the service account's own address if left out.",
+    ),
+    Setting::optional(
+        "api_url",
+        "API address",
+        "Where Google's API is, if not at https://www.googleapis.com.",
+    ),
+];
+
+static SAMPLES: &[Sample] = &[
+    Sample::json("change", "").with_headers(&[
+        ("x-goog-resource-state", "change"),
+        ("x-goog-resource-id", "o3hgv1538sdjfh"),
+        (
+            "x-goog-resource-uri",
+            "https://www.googleapis.com/drive/v3/changes?alt=json&pageToken=4711",
+        ),
+    ]),
+    Sample::json("update", "").with_headers(&[
+        ("x-goog-resource-state", "update"),
+        ("x-goog-changed", "content,properties"),
+        ("x-goog-resource-id", "ret08u3rv24htgh289g"),
+        (
+            "x-goog-resource-uri",
+            "https://www.googleapis.com/drive/v3/files/1AcmeLaunchPlan?alt=json",
+        ),
+    ]),
+];
+
+/// The channels that may send: the current one first, and the one before the last renewal.
+fn channels(settings: &Settings) -> Result<Vec<&str>, ConfigError> {
+    let current = settings::text(settings, "channel_id")?.ok_or_else(|| {
+        ConfigError::new("channel_id", "is not set: set-up has not opened a channel")
+    })?;
+    let previous = settings::text(settings, "previous_channel_id")?;
+    Ok(std::iter::once(current).chain(previous).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{NOW, map, settings, verify_with};
+
+    const SECRET: &str = "398348u3tu83ut8uu38";
+
+    fn push(channel: &str, state: &str) -> SignedRequest {
+        let mut request = SignedRequest::post("https://hooks.example/in/src_1", "");
+        request.set(STATE, state).unwrap();
+        let settings = settings(&[("channel_id", channel)]);
+        GoogleDocs.sign(&mut request, SECRET, &settings, "10", NOW).unwrap();
+        request
+    }
+
+    fn verdict(request: &SignedRequest, pairs: &[(&str, &str)]) -> Result<Verified, Refusal> {
+        verify_with(&GoogleDocs, request, &[SECRET], &settings(pairs), NOW)
+    }
+
+    #[test]
+    fn the_channel_before_the_renewal_is_still_heard_and_no_other() {
+        let both = [("channel_id", "new"), ("previous_channel_id", "old")];
+        for channel in ["new", "old"] {
+            assert!(verdict(&push(channel, "change"), &both).is_ok(), "{channel}");
+        }
+        for channel in ["other", "ne", "new1", "NEW"] {
+            let refused = verdict(&push(channel, "change"), &both);
+            assert!(matches!(refused, Err(Refusal::Signature(Why::Malformed { .. }))), "{channel}");
+        }
+        let refused = verdict(&push("old", "change"), &[("channel_id", "new")]);
+        assert!(matches!(refused, Err(Refusal::Signature(_))));
+    }
+
+    #[test]
+    fn a_source_without_a_channel_is_not_ready() {
+        for pairs in [&[][..], &[("previous_channel_id", "old")], &[("channel_id", "")]] {
+            let refused = verdict(&push("old", "change"), pairs);
+            assert!(matches!(&refused, Err(Refusal::Unready(e)) if e.field == "channel_id"));
+        }
+    }
+
+    #[test]
+    fn the_first_message_of_a_channel_is_answered_and_starts_nothing() {
+        let sync = push("new", "sync");
+        let answer = GoogleDocs.signed_handshake(&sync.as_request(), &Settings::new());
+        assert_eq!(answer, Some(Answer::ok("text/plain", "")));
+        assert_eq!(map(&GoogleDocs, &sync).unwrap().starts, Starts::Nothing);
+        let change = push("new", "change");
+        assert_eq!(GoogleDocs.signed_handshake(&change.as_request(), &Settings::new()), None);
+    }
+
+    #[test]
+    fn a_push_is_known_by_its_number_in_its_channel() {
+        let mut request = push("new", "change");
+        request.set(RESOURCE, "res1").unwrap();
+        let mapped = map(&GoogleDocs, &request).unwrap();
+        assert_eq!((mapped.event_type.as_str(), mapped.starts), ("change", Starts::Job));
+        assert_eq!(mapped.dedup_key.as_deref(), Some("new:10"));
+        assert_eq!(mapped.subject.unwrap().text("google-docs"), "google-docs:resource:res1");
+        let other = map(&GoogleDocs, &push("newer", "change")).unwrap();
+        assert_eq!(other.dedup_key.as_deref(), Some("newer:10"));
+        assert!(GoogleDocs.data(&request.as_request(), 0).is_null());
+    }
+
+    #[test]
+    fn a_push_without_what_names_it_is_unmapped_and_without_the_rest_is_not() {
+        for name in [STATE, CHANNEL, NUMBER] {
+            let mut request = push("new", "change");
+            request.headers.remove(name);
+            assert!(matches!(map(&GoogleDocs, &request), Err(MapError::Header(_))), "{name}");
+        }
+        let mut request = push("new", "change");
+        request.headers.append(RESOURCE, "a".parse().unwrap());
+        request.headers.append(RESOURCE, "b".parse().unwrap());
+        assert_eq!(map(&GoogleDocs, &request).unwrap().subject, None);
+    }
+}
