@@ -181,6 +181,12 @@ impl Gateway {
         http.try_send(method, &url, headers, request.body.clone()).await
     }
 
+    /// Any request without a body to a path outside the API.
+    pub async fn ask(&self, method: Method, path: &str, headers: http::HeaderMap) -> Answer {
+        let url = format!("{}{path}", self.process.url);
+        self.cluster.http.send(method, &url, headers, "").await
+    }
+
     /// A request without a key to a path outside the API.
     pub async fn fetch(&self, path: &str) -> Answer {
         let url = format!("{}{path}", self.process.url);

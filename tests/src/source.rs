@@ -4,7 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use wakepost_domain::Timestamp;
-use wakepost_providers::{Provider, Settings, SignedRequest, registry};
+use wakepost_domain::ports::Entropy;
+use wakepost_providers::{Provider, SecretNeed, Settings, SignedRequest, examples, registry};
 
 use crate::api::Api;
 use crate::program::random_text;
@@ -16,6 +17,14 @@ pub fn now() -> Timestamp {
     Timestamp::from_millis(i64::try_from(ms).expect("a time this side of the end"))
 }
 
+struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn fill(&self, buffer: &mut [u8]) {
+        getrandom::fill(buffer).expect("random bytes");
+    }
+}
+
 /// A source and what its sender knows.
 #[derive(Clone)]
 pub struct Source {
@@ -25,6 +34,7 @@ pub struct Source {
     pub made: Value,
     provider: &'static dyn Provider,
     secret: String,
+    verifies: String,
     settings: Settings,
 }
 
@@ -57,9 +67,17 @@ impl Source {
     pub(crate) async fn create(api: &Api, provider: &str, fields: Value) -> Source {
         let known = registry::find(provider).expect("a provider of this build");
         let mut body = json!({"provider": provider});
+        let mut settings = examples(known.settings());
+        let keys = known.sample_keys(&settings, &SystemEntropy);
+        // Some make their secrets themselves; the others' are made by Wakepost.
+        if known.facts().secret != SecretNeed::Generated {
+            body["secret"] = keys.verifies.clone().into();
+        }
         match provider {
-            // Stripe makes its secrets itself; the others are made by Wakepost.
             "stripe" => body["secret"] = format!("whsec_{}", random_text(32)).into(),
+            _ if !settings.is_empty() && provider != "generic" => {
+                body["settings"] = std::mem::take(&mut settings).into();
+            }
             "generic" => {
                 body["settings"] = json!({
                     "header": "X-Signature", "prefix": "sha256=",
@@ -73,10 +91,15 @@ impl Source {
             body[name] = value.clone();
         }
         let made = api.post("/sources", body.clone()).await.is(201).json();
-        let secret = made["secret"].as_str().or(body["secret"].as_str());
+        let given = body["secret"].as_str();
+        let secret = match given == Some(&keys.verifies) {
+            true => Some(keys.signs.as_str()),
+            false => made["secret"].as_str().or(given),
+        };
         Source {
             id: made["id"].as_str().expect("an id").to_owned(),
             provider: known,
+            verifies: made["secret"].as_str().or(given).unwrap_or_default().to_owned(),
             secret: secret.unwrap_or_default().to_owned(),
             settings: body["settings"].as_object().cloned().unwrap_or_default(),
             made,
@@ -86,6 +109,11 @@ impl Source {
     /// What requests are signed with.
     pub fn secret(&self) -> &str {
         &self.secret
+    }
+
+    /// What requests are verified with: another key where the scheme has a public one.
+    pub fn verifies(&self) -> &str {
+        &self.verifies
     }
 
     /// The same sender with another secret.
@@ -116,6 +144,43 @@ impl Source {
         }
     }
 
+    /// A realistic request of this sender, signed at a time; with `None`, its first sample.
+    pub fn sample_at(&self, event_type: Option<&str>, id: &str, at: Timestamp) -> SignedRequest {
+        let samples = self.provider.samples();
+        let sample = match event_type {
+            None => samples.first(),
+            Some(name) => samples.iter().find(|sample| sample.event_type == name),
+        };
+        let mut request = sample.expect("a sample").request(&self.address(), id, at);
+        self.add_signature(&mut request, id, at);
+        request
+    }
+
+    /// A realistic request of this sender, signed now.
+    pub fn sample(&self, id: &str) -> SignedRequest {
+        self.sample_at(None, id, now())
+    }
+
+    /// The adapter of its provider.
+    pub fn provider(&self) -> &'static dyn Provider {
+        self.provider
+    }
+
+    /// The adapter's settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn address(&self) -> String {
+        self.made["ingest_url"].as_str().expect("an address").to_owned()
+    }
+
+    /// What is signed is the whole address; what is sent goes to its path.
+    fn add_signature(&self, request: &mut SignedRequest, id: &str, at: Timestamp) {
+        self.provider.sign(request, &self.secret, &self.settings, id, at).expect("a signature");
+        request.url = format!("/in/{}", self.id);
+    }
+
     /// The request that says it, signed now.
     pub fn sign(&self, event: &Event) -> SignedRequest {
         self.sign_at(event, now())
@@ -123,13 +188,11 @@ impl Source {
 
     /// The request that says it, signed at a time.
     pub fn sign_at(&self, event: &Event, at: Timestamp) -> SignedRequest {
-        let mut request = SignedRequest::post(format!("/in/{}", self.id), event.body.clone());
+        let mut request = SignedRequest::post(self.address(), event.body.clone());
         for (name, value) in &event.headers {
             request.set(name, value).expect("a header");
         }
-        self.provider
-            .sign(&mut request, &self.secret, &self.settings, &event.id, at)
-            .expect("a signature");
+        self.add_signature(&mut request, &event.id, at);
         request
     }
 }

@@ -44,5 +44,5 @@ pub use lease::{
     LeasedJob, LeasedJobs, Progress,
 };
 pub use page::{Moved, Nothing, Page};
-pub use sources::{Executor, NewSource, Source, SourceQuery};
+pub use sources::{Executor, NewSource, Source, SourceQuery, Trial, Tried};
 pub use tenants::{NewTenant, Tenant, TenantQuery};

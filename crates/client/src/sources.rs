@@ -1,11 +1,12 @@
 //! Sources: who may send, how it is checked, and what becomes of it.
 
+use http_body_util::Full;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::call::{get, post};
 use crate::lenient::{names, null_as_default};
-use crate::{Call, Client, Page};
+use crate::{Call, Client, Error, Page};
 
 /// How a job reaches its agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +52,8 @@ pub struct Source {
     /// The adapter's settings, secrets left out.
     #[serde(deserialize_with = "null_as_default")]
     pub settings: Map<String, Value>,
+    /// How far a signed time may be off.
+    pub tolerance_s: Option<u64>,
     /// Which event types make a job; empty: all.
     #[serde(deserialize_with = "null_as_default")]
     pub filter: Vec<String>,
@@ -177,7 +180,52 @@ pub struct SourceQuery {
     pub cursor: Option<String>,
 }
 
+/// A request to try a source with.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Trial {
+    /// What happened, by one of the provider's samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_type: Option<String>,
+    /// What is wrong with it: `bad_signature`, `stale` or `duplicate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+}
+
+/// What a source answered.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Tried {
+    /// What was sent.
+    pub event_type: String,
+    /// The HTTP status.
+    pub status_code: u16,
+    /// The body.
+    pub body: Value,
+}
+
 impl Client {
+    /// `POST /sources/{id}/test`
+    pub fn test_source(&self, id: &str, trial: &Trial) -> Call<Tried> {
+        self.call(post(&["sources", id, "test"], trial))
+    }
+
+    /// `POST /in/{source_id}`: a request as a provider sends it, without the key. Whatever it is answered is an
+    /// answer.
+    pub async fn deliver(
+        &self,
+        source: &str,
+        headers: http::HeaderMap,
+        body: Vec<u8>,
+    ) -> Result<(u16, Vec<u8>), Error> {
+        let url = format!("{}/in/{source}", self.url());
+        let mut request = http::Request::post(url)
+            .body(Full::from(body))
+            .map_err(|error| Error::Request(error.to_string()))?;
+        *request.headers_mut() = headers;
+        let answer =
+            self.transport.send(request, self.url(), self.timeout, self.body_bytes_max).await?;
+        Ok((answer.status.as_u16(), answer.body.into()))
+    }
+
     /// `POST /sources`
     pub fn create_source(&self, source: &NewSource) -> Call<Source> {
         self.call(post(&["sources"], source))

@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{dlq, inbox, jobs, keys, sources, tenants};
+use crate::commands::{dlq, inbox, jobs, keys, sources, tenants, trigger, verify};
 use crate::session::Session;
 
 /// Where `wakepost serve` listens unless told otherwise.
@@ -55,6 +55,10 @@ enum Command {
     /// Who may send webhooks
     #[command(subcommand)]
     Sources(sources::Sources),
+    /// Send a source a realistic request, really signed
+    Trigger(trigger::Trigger),
+    /// Say why a saved request is accepted or refused, without a server
+    Verify(verify::Verify),
     /// API keys
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -66,8 +70,14 @@ enum Command {
 /// Reads the command line and does what it says. Wrong usage ends the program with code 2.
 pub async fn run() -> anyhow::Result<()> {
     let cli = Cli::parse();
+    // It needs no server, and so no key.
+    if let Command::Verify(command) = cli.command {
+        return command.run(cli.global.json);
+    }
     let session = Session::open(cli.global)?;
     match cli.command {
+        Command::Verify(_) => Ok(()),
+        Command::Trigger(command) => command.run(&session).await,
         Command::Inbox(command) => command.run(&session).await,
         Command::Jobs(command) => command.run(&session).await,
         Command::Dlq(command) => command.run(&session).await,

@@ -13,6 +13,7 @@ mod email_mailgun;
 mod email_postmark;
 mod email_resend;
 mod email_sendgrid;
+mod explain;
 mod form;
 mod freshness;
 mod generic;
@@ -52,6 +53,7 @@ mod zendesk;
 pub mod registry;
 pub mod standard;
 
+pub use explain::{EXPLAINED_BYTES_MAX, OtherSecret, explain};
 pub use mapping::MapError;
 pub use payload::data;
 pub use provider::{Answer, Facts, Keys, Provider, SecretNeed, SignedHeader};

@@ -84,7 +84,7 @@ impl App {
         let client = GuardedClient::new(Arc::new(SystemResolver::new()), client)?;
         let ledger = intake(ledger);
         let context = Arc::new(Context {
-            rejections: Rejections::start(ledger.clone()),
+            rejections: Rejections::start(ledger.clone(), directory.clone()),
             faults: Faults::default(),
             base_url: config.base_url(address),
             local_url: local_url(address),

@@ -28,6 +28,9 @@ pub use source::LiveSource;
 /// How old a copy may be where other nodes change settings too.
 pub const MANY_NODES_TTL: Duration = Duration::from_secs(1);
 
+/// How many sources are looked at for one of the same provider.
+const KIN_MAX: u32 = 50;
+
 /// How many keys of lanes are remembered.
 const LANES_KEPT: usize = 100_000;
 
@@ -109,6 +112,18 @@ impl Directory {
         let found: Arc<[SourceId]> = found.into();
         self.platforms.put(seen, name.to_owned(), found.clone());
         Ok(found)
+    }
+
+    /// The tenant's other sources of the same provider, the latest few.
+    pub async fn kin(&self, live: &LiveSource) -> Result<Vec<Arc<LiveSource>>> {
+        let page = Page { before: None, limit: KIN_MAX };
+        let mut kin = Vec::new();
+        for record in self.store.sources(live.source.tenant, page).await? {
+            if record.provider == live.source.provider && record.id != live.source.id {
+                kin.extend(self.source(record.id).await?);
+            }
+        }
+        Ok(kin)
     }
 
     /// The live key with this hash.

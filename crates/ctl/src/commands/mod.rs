@@ -8,3 +8,5 @@ mod paging;
 mod replaying;
 pub mod sources;
 pub mod tenants;
+pub mod trigger;
+pub mod verify;

@@ -30,6 +30,7 @@ use crate::{edge, schema};
     tags(
         (name = "ingress", description = "Where providers send their events."),
         (name = "sources", description = "Integrations: one provider of one tenant each."),
+        (name = "integrations", description = "Single-tenant use, by the platform's name."),
         (name = "inbox", description = "What was received, and what became of it."),
         (name = "jobs", description = "Work for agents, as those see it who make, watch and steer it."),
         (name = "leases", description = "What workers call: lease, heartbeat, checkpoint, progress, finish."),

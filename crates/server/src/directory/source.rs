@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use wakepost_domain::Timestamp;
 use wakepost_domain::source::{Source, SourceSecrets};
 use wakepost_domain::work::Priority;
 use wakepost_providers::{Facts, Need, Provider, Settings, Template, registry};
@@ -82,6 +83,14 @@ impl LiveSource {
     /// Takes a place under its rate limit, or says how long until there is one.
     pub fn take_turn(&self) -> std::result::Result<(), Duration> {
         self.rate.as_ref().map_or(Ok(()), Rate::take)
+    }
+
+    /// What must not be stored with a request: where nothing is signed, the secret itself is in it.
+    pub fn hidden(&self, now: Timestamp) -> Vec<&str> {
+        match self.facts.signs_body {
+            true => Vec::new(),
+            false => self.source.secrets.live(now).collect(),
+        }
     }
 
     /// The largest body.

@@ -143,7 +143,7 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
     let unmapped = || vec![Mapped { event_type: "unmapped".to_owned(), ..Mapped::default() }];
     let is_mapped = mapped.is_ok();
     let mapped = mapped.unwrap_or_else(|()| unmapped());
-    let content = Content::encode(&passed.headers, &passed.body);
+    let content = Content::encode(&passed.headers, &live.hidden(passed.now), &passed.body);
     let shared = (mapped.len() > 1).then(|| EventId(context.new_id()));
     let mut events = Vec::with_capacity(mapped.len());
     let mut lanes = Vec::with_capacity(mapped.len());

@@ -8,11 +8,12 @@ use aws_lc_rs::digest;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Path, State};
 use axum::response::Response;
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use wakepost_domain::receipt::Verdict;
 use wakepost_domain::{ReceiptId, SourceId, Timestamp, limits};
-use wakepost_providers::{Answer, Check, Refusal};
+use wakepost_providers::{Answer, Check, Refusal, Why};
 use wakepost_store::StoreError;
 use wakepost_store::moves::NewReceipt;
 
@@ -20,7 +21,7 @@ use super::accept::{Outcome, Passed, accept};
 use super::body::{self, NoBody};
 use super::describe::{BodyRefused, NoHandshake, Received, Refusals};
 use super::secret::keep_secret;
-use super::{answer, peer};
+use super::{Forged, answer, peer};
 use crate::context::Context;
 use crate::directory::LiveSource;
 use crate::schema;
@@ -37,11 +38,13 @@ struct Refused {
     reason: String,
     /// When to come again.
     wait: Option<Duration>,
+    /// What to look into later.
+    forged: Option<Box<Forged>>,
 }
 
 impl Refused {
     fn new(status: StatusCode, verdict: Verdict, reason: impl ToString) -> Refused {
-        Refused { status, verdict, reason: reason.to_string(), wait: None }
+        Refused { status, verdict, reason: reason.to_string(), wait: None, forged: None }
     }
 }
 
@@ -102,12 +105,13 @@ pub async fn admit(
         }
         Err(refused) => {
             count(context, live, refused.verdict);
-            context.rejections.leave(NewReceipt {
+            let receipt = NewReceipt {
                 verdict: refused.verdict,
                 latency_us: micros(arrived),
                 detail: Some(refused.reason),
                 ..receipt
-            });
+            };
+            context.rejections.leave(receipt, refused.forged);
             match refused.wait {
                 Some(wait) => answer::later(refused.status, wait),
                 None => answer::refusal(refused.status),
@@ -191,7 +195,8 @@ async fn take_in(
     }
     let signed_at = match live.source.config.unsigned {
         true => None,
-        false => verify(live, &asked, now)?,
+        false => verify(live, &asked, now)
+            .map_err(|refusal| refuse(live, &asked, &body, now, refusal))?,
     };
     if let Some(prescribed) = live.provider.signed_handshake(&asked, &live.settings) {
         return Ok((Verdict::Handshake, answer::prescribed(prescribed)));
@@ -291,20 +296,39 @@ fn verify(
     live: &LiveSource,
     asked: &wakepost_providers::Request<'_>,
     now: Timestamp,
-) -> Result<Option<Timestamp>, Refused> {
+) -> Result<Option<Timestamp>, Refusal> {
     let secrets: Vec<&str> = live.source.secrets.live(now).collect();
     let check =
         Check { secrets: &secrets, settings: &live.settings, now, tolerance: live.tolerance() };
-    let refusal = match live.provider.verify(asked, &check) {
-        Ok(verified) => return Ok(verified.signed_at),
-        Err(refusal) => refusal,
-    };
+    Ok(live.provider.verify(asked, &check)?.signed_at)
+}
+
+fn refuse(
+    live: &Arc<LiveSource>,
+    asked: &wakepost_providers::Request<'_>,
+    body: &Bytes,
+    now: Timestamp,
+    refusal: Refusal,
+) -> Refused {
     let status = match &refusal {
         Refusal::Signature(_) => StatusCode::UNAUTHORIZED,
         Refusal::Stale { .. } => StatusCode::FORBIDDEN,
         Refusal::Unready(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
-    Err(Refused::new(status, refusal.verdict(), refusal))
+    let refused = Refused::new(status, refusal.verdict(), &refusal);
+    if refusal != Refusal::Signature(Why::Mismatch) {
+        return refused;
+    }
+    let forged = Forged {
+        source: live.clone(),
+        method: asked.method.clone(),
+        url: asked.url.to_owned(),
+        headers: asked.headers.clone(),
+        body: body.clone(),
+        now,
+        refusal,
+    };
+    Refused { forged: Some(Box::new(forged)), ..refused }
 }
 
 /// The secret that a first request brings, where the source has none and its provider sends it so.

@@ -30,6 +30,7 @@ use describe::Refusal;
 pub use faults::Faults;
 pub use handler::admit;
 pub use rate::Rate;
+use rejections::Forged;
 pub use rejections::Rejections;
 
 /// The routes that providers call.
@@ -55,6 +56,6 @@ fn routes() -> OpenApiRouter<Arc<Context>> {
 }
 
 fn by_platform() -> OpenApiRouter<Arc<Context>> {
-    let methods = routes!(platform::receive, platform::challenge);
+    let methods = routes!(platform::receive, platform::challenge, platform::preflight);
     OpenApiRouter::default().routes(methods.map(|router| router.fallback(platform::receive)))
 }

@@ -59,6 +59,21 @@ pub async fn receive(
     response
 }
 
+/// Answers a provider that asks whether it may send, by the platform's name.
+#[utoipa::path(
+    options, path = "/integrations/{platform}/webhook", operation_id = "answer_platform_preflight",
+    tag = "ingress", security(()), params(("platform" = String, Path)),
+    responses((status = 200, description = "What the provider prescribes."), Refusals, NoHandshake)
+)]
+pub async fn preflight(
+    context: State<Arc<Context>>,
+    platform: Path<String>,
+    peer: ConnectInfo<SocketAddr>,
+    request: Request<Body>,
+) -> Response {
+    receive(context, platform, peer, request).await
+}
+
 /// Answers a provider's handshake, by the platform's name.
 #[utoipa::path(
     get, path = "/integrations/{platform}/webhook", operation_id = "answer_platform_challenge",

@@ -17,11 +17,18 @@ pub struct Content {
 const DROPPED: [HeaderName; 3] =
     [header::COOKIE, header::AUTHORIZATION, header::PROXY_AUTHORIZATION];
 
+/// A secret shorter than this could end many a header by chance.
+const PREFIXED_BYTES_MIN: usize = 8;
+
 impl Content {
     /// The record: the headers as text lines, their length before them, then the body.
-    pub fn encode(headers: &HeaderMap, body: &[u8]) -> Vec<u8> {
+    /// A header that holds one of `secrets` itself, as a token does, is left out.
+    pub fn encode(headers: &HeaderMap, secrets: &[&str], body: &[u8]) -> Vec<u8> {
         let mut record = vec![0u8; 4];
-        for (name, value) in headers.iter().filter(|(name, _)| !DROPPED.contains(name)) {
+        let kept = |(name, value): &(&HeaderName, &HeaderValue)| {
+            !DROPPED.contains(name) && !secrets.iter().any(|secret| shows(value, secret))
+        };
+        for (name, value) in headers.iter().filter(kept) {
             record.extend_from_slice(name.as_str().as_bytes());
             record.push(b':');
             record.extend_from_slice(value.as_bytes());
@@ -56,6 +63,12 @@ impl Content {
     }
 }
 
+/// Whether a header's value is the secret, or ends with it behind a prefix such as `Bearer`.
+fn shows(value: &HeaderValue, secret: &str) -> bool {
+    let (value, secret) = (value.as_bytes(), secret.as_bytes());
+    value == secret || secret.len() >= PREFIXED_BYTES_MIN && value.ends_with(secret)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -74,7 +87,7 @@ mod tests {
                     headers.append("x-value", value);
                 }
             }
-            let content = Content::decode(&Content::encode(&headers, &body)).unwrap();
+            let content = Content::decode(&Content::encode(&headers, &[], &body)).unwrap();
             prop_assert_eq!(content, Content { headers, body });
         }
     }
@@ -85,7 +98,10 @@ mod tests {
         headers.insert("authorization", HeaderValue::from_static("Basic c2VjcmV0"));
         headers.insert("cookie", HeaderValue::from_static("a=b"));
         headers.insert("x-kept", HeaderValue::from_static("yes"));
-        let content = Content::decode(&Content::encode(&headers, b"")).unwrap();
+        headers.insert("x-token", HeaderValue::from_static("the secret itself"));
+        headers.insert("x-other", HeaderValue::from_static("Token the secret itself"));
+        let secrets = ["another", "the secret itself"];
+        let content = Content::decode(&Content::encode(&headers, &secrets, b"")).unwrap();
         assert_eq!(content.headers.len(), 1);
     }
 

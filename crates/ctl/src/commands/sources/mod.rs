@@ -9,6 +9,8 @@ mod show;
 use clap::Subcommand;
 use serde_json::Value;
 
+pub use flags::Setting;
+
 use crate::session::Session;
 
 #[derive(Subcommand)]

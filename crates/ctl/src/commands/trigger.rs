@@ -1,0 +1,196 @@
+//! `webhookctl trigger`: a realistic request, really signed, as the provider would send it.
+
+use std::time::Duration;
+
+use clap::Args;
+use wakepost_client::{Source, SourceQuery, Trial};
+use wakepost_domain::Timestamp;
+use wakepost_domain::ports::Entropy;
+use wakepost_providers::{Provider, Sample, Settings, SignedRequest, registry};
+
+use crate::exit::Usage;
+use crate::output::{self, escape};
+use crate::session::Session;
+
+#[derive(Args)]
+pub struct Trigger {
+    /// Whose request: github, stripe, slack …
+    provider: String,
+    /// What happened; without it the events there are samples of are listed
+    event: Option<String>,
+    /// The source to send it to; by default the one source of this provider
+    #[arg(long, value_name = "ID")]
+    source: Option<String>,
+    /// Sign with this secret, or private key, in place of the server's copy
+    #[arg(long, env = "WAKEPOST_SOURCE_SECRET", hide_env_values = true)]
+    secret: Option<String>,
+    /// Sign with a secret that is not the source's
+    #[arg(long, group = "wrong")]
+    bad_signature: bool,
+    /// Sign for a time that is past
+    #[arg(long, group = "wrong")]
+    stale: bool,
+    /// Send it twice
+    #[arg(long, group = "wrong")]
+    duplicate: bool,
+    /// Send so many different ones
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    repeat: u32,
+    /// Print the request and send nothing; `webhookctl verify` reads it
+    #[arg(long, requires = "secret")]
+    print: bool,
+}
+
+impl Trigger {
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let provider = registry::find(&self.provider).ok_or_else(|| {
+            let known: Vec<&str> = registry::all().iter().map(|provider| provider.name()).collect();
+            Usage(format!("no provider {:?}; there are {}", self.provider, known.join(", ")))
+        })?;
+        let Some(event) = &self.event else {
+            return list_samples(provider);
+        };
+        let sample = provider.samples().iter().find(|sample| sample.event_type == event);
+        let sample = sample.ok_or_else(|| {
+            let known = sample_names(provider).join(", ");
+            Usage(format!("{} has no sample {event:?}; there are {known}", provider.name()))
+        })?;
+        let source = self.source(session).await?;
+        for _ in 0..self.repeat {
+            match &self.secret {
+                Some(secret) => self.send(session, provider, sample, &source, secret).await?,
+                None => self.ask_server(session, &source).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The source that was named, or the only one of the provider.
+    async fn source(&self, session: &Session) -> anyhow::Result<Source> {
+        if let Some(id) = &self.source {
+            return Ok(session.client.get_source(id).await?);
+        }
+        let query = SourceQuery { limit: Some(500), cursor: None };
+        let mut sources = session.client.list_sources(&query).await?.data;
+        sources.retain(|source| source.provider == self.provider);
+        match sources.len() {
+            1 => Ok(sources.remove(0)),
+            0 => Err(Usage(format!(
+                "there is no {0} source; make one: webhookctl sources create {0}",
+                self.provider
+            ))
+            .into()),
+            _ => {
+                let ids: Vec<String> = sources.into_iter().map(|source| source.id).collect();
+                Err(Usage(format!("say which with --source: {}", ids.join(", "))).into())
+            }
+        }
+    }
+
+    fn variant(&self) -> Option<&'static str> {
+        match (self.bad_signature, self.stale, self.duplicate) {
+            (true, ..) => Some("bad_signature"),
+            (_, true, _) => Some("stale"),
+            (.., true) => Some("duplicate"),
+            _ => None,
+        }
+    }
+
+    /// The server signs: it has the secret.
+    async fn ask_server(&self, session: &Session, source: &Source) -> anyhow::Result<()> {
+        let trial =
+            Trial { event_type: self.event.clone(), variant: self.variant().map(str::to_owned) };
+        let call = session.client.test_source(&source.id, &trial);
+        if let Some(tried) = session.answer(call).await? {
+            output::print(&line(tried.status_code, &tried.body.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// We sign: the secret was given.
+    async fn send(
+        &self,
+        session: &Session,
+        provider: &dyn Provider,
+        sample: &Sample,
+        source: &Source,
+        secret: &str,
+    ) -> anyhow::Result<()> {
+        let request = self.signed(provider, sample, source, secret)?;
+        if self.print {
+            return Ok(output::print(&as_text(&request))?);
+        }
+        let times = if self.duplicate { 2 } else { 1 };
+        for _ in 0..times {
+            let (headers, body) = (request.headers.clone(), request.body.clone());
+            let (status, body) = session.client.deliver(&source.id, headers, body).await?;
+            output::print(&line(status, &String::from_utf8_lossy(&body)))?;
+        }
+        Ok(())
+    }
+
+    fn signed(
+        &self,
+        provider: &dyn Provider,
+        sample: &Sample,
+        source: &Source,
+        secret: &str,
+    ) -> anyhow::Result<SignedRequest> {
+        let settings: Settings = source.settings.clone();
+        let late = Duration::from_secs(source.tolerance_s.unwrap_or(300) + 60);
+        let now = now();
+        let at = if self.stale { now.before(late) } else { now };
+        let id = random_id();
+        let url = source.ingest_url.clone().unwrap_or_default();
+        let mut request = sample.request(&url, &id, at);
+        let other = provider.sample_keys(&settings, &SystemEntropy).signs;
+        let secret = if self.bad_signature { &other } else { secret };
+        provider
+            .sign(&mut request, secret, &settings, &id, at)
+            .map_err(|problem| Usage(format!("it cannot be signed: {problem}")))?;
+        Ok(request)
+    }
+}
+
+fn sample_names(provider: &dyn Provider) -> Vec<&'static str> {
+    provider.samples().iter().map(|sample| sample.event_type).collect()
+}
+
+fn list_samples(provider: &dyn Provider) -> anyhow::Result<()> {
+    output::hint(&format!("say which: webhookctl trigger {} EVENT", provider.name()));
+    Ok(output::print(&sample_names(provider).join("\n"))?)
+}
+
+fn line(status: u16, body: &str) -> String {
+    format!("{status} {}", escape(body))
+}
+
+/// The request as it goes over the wire, for a file.
+fn as_text(request: &SignedRequest) -> String {
+    let mut text = format!("{} {}\n", request.method, request.url);
+    for (name, value) in &request.headers {
+        text.push_str(&format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes())));
+    }
+    text.push('\n');
+    text.push_str(&String::from_utf8_lossy(&request.body));
+    text
+}
+
+pub fn now() -> Timestamp {
+    Timestamp::from_millis(jiff::Timestamp::now().as_millisecond())
+}
+
+struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn fill(&self, buffer: &mut [u8]) {
+        getrandom::fill(buffer).expect("the system gives random bytes");
+    }
+}
+
+/// Plain letters and digits, as samples want them.
+fn random_id() -> String {
+    let mut bytes = [0u8; 8];
+    SystemEntropy.fill(&mut bytes);
+    format!("{:x}", u64::from_be_bytes(bytes))
+}
