@@ -55,6 +55,8 @@ pub struct SourceConfig {
     pub dedup_body: Option<bool>,
     /// A template over the payload and headers that tells events apart. `None`: the provider's id.
     pub dedup_key: Option<String>,
+    /// Where the payload holds what events are put in order by.
+    pub order_by: Option<String>,
     /// Which event types make a job; empty: all.
     pub filter: Vec<String>,
     /// Which queue its jobs wait in. `None`: the provider's usual.
@@ -93,6 +95,7 @@ impl Default for SourceConfig {
             dedup_window_s: None,
             dedup_body: None,
             dedup_key: None,
+            order_by: None,
             filter: Vec::new(),
             priority: None,
             executor: None,

@@ -40,6 +40,8 @@ impl Provider for EmailMailgun {
             body_bytes_max: 30 * 1024 * 1024,
             signs_body: false,
             id_is_signed: false,
+            // Any other status is tried again.
+            accepted_status: 200,
             priority: Priority::Interactive,
             ..Facts::usual("Mailgun")
         }

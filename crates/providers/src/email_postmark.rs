@@ -106,11 +106,13 @@ static SAMPLES: &[Sample] = &[
 fn map_record(body: &[u8], kind: &str, id: Option<Cow<'_, str>>) -> Result<Mapped, MapError> {
     let [bounced, delivered, received, changed] =
         payload::pick(body, ["/BouncedAt", "/DeliveredAt", "/ReceivedAt", "/ChangedAt"])?;
+    // One mail is opened and clicked on many times.
+    let each = received.as_deref().map(|at| format!(":{at}")).unwrap_or_default();
     let at = bounced.or(delivered).or(received).or(changed);
     // A subscription may change without a mail, which then has an id of zeros; the body tells such events apart.
     let id = id.filter(|id| id.bytes().any(|byte| !matches!(byte, b'0' | b'-')));
     Ok(Mapped {
-        dedup_key: id.as_deref().map(|id| format!("{id}:{kind}")),
+        dedup_key: id.as_deref().map(|id| format!("{id}:{kind}{each}")),
         event_type: kind.to_owned(),
         starts: Starts::Nothing,
         occurred_at: at.and_then(|text| Unit::Rfc3339.read(&text)),
@@ -332,6 +334,11 @@ mod tests {
         assert_eq!(mapped.dedup_key.as_deref(), Some("m1:Bounce"));
         assert_eq!(mapped.occurred_at, Some(NOW));
         assert_eq!(mapped.subject.unwrap().id, "m1");
+        let open = |at: &str| {
+            let open = json!({"RecordType": "Open", "MessageID": "m1", "ReceivedAt": at});
+            map_body(&open).unwrap().dedup_key
+        };
+        assert_ne!(open("2023-11-14T22:13:20Z"), open("2023-11-14T22:13:21Z"));
         for none in [json!("00000000-0000-0000-0000-000000000000"), json!(""), Value::Null] {
             let change = json!({"RecordType": "SubscriptionChange", "MessageID": none});
             let mapped = map_body(&change).unwrap();

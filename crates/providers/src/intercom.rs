@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::Method;
 use wakepost_domain::Timestamp;
 use wakepost_domain::envelope::{Actor, Mapped, Starts, Subject};
 
@@ -9,7 +10,7 @@ use crate::freshness::Unit;
 use crate::hmac_header::HmacHeader;
 use crate::mapping::{self, MapError};
 use crate::payload::Found;
-use crate::provider::{Facts, Provider, SignedHeader};
+use crate::provider::{Answer, Facts, Provider, SignedHeader};
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
 use crate::settings::{ConfigError, Settings};
@@ -33,6 +34,11 @@ impl Provider for Intercom {
 
     fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
         vec![SIGNATURE.declared()]
+    }
+
+    /// It looks whether somebody is there before it takes an address.
+    fn handshake(&self, request: &Request<'_>, _: &Settings) -> Option<Answer> {
+        (request.method == Method::HEAD).then(|| Answer::ok("text/plain", ""))
     }
 
     fn verify(&self, request: &Request<'_>, check: &Check<'_>) -> Result<Verified, Refusal> {
@@ -159,6 +165,16 @@ mod tests {
 
     fn sample(index: usize) -> SignedRequest {
         Intercom.samples()[index].request("https://hooks.example/", "7001", NOW)
+    }
+
+    #[test]
+    fn a_look_whether_somebody_is_there_is_answered() {
+        let mut request = SignedRequest::post("https://hooks.example/", "");
+        request.method = Method::HEAD;
+        let answer = Intercom.handshake(&request.as_request(), &Settings::new());
+        assert_eq!(answer.map(|answer| answer.status), Some(200));
+        request.method = Method::GET;
+        assert_eq!(Intercom.handshake(&request.as_request(), &Settings::new()), None);
     }
 
     #[test]

@@ -34,6 +34,8 @@ impl Provider for Linear {
             tolerance: Duration::from_secs(60),
             patience: Duration::from_secs(5),
             id_is_signed: false,
+            // Any other status counts as a failure there.
+            accepted_status: 200,
             ..Facts::usual("Linear")
         }
     }

@@ -33,6 +33,8 @@ pub struct Facts {
     pub signs_body: bool,
     /// Whether its signature covers the event's id; if not, the body's hash is a second dedup key.
     pub id_is_signed: bool,
+    /// Whether an id and a body belong to one type of event; if not, they tell repeats only within a type.
+    pub one_type_per_body: bool,
     /// Whether its signature covers the public address, which must then be configured.
     pub signs_url: bool,
     /// The status it wants for an accepted request: 202, or 200 where it insists.
@@ -55,6 +57,7 @@ impl Facts {
             patience: Duration::from_secs(10),
             signs_body: true,
             id_is_signed: true,
+            one_type_per_body: true,
             signs_url: false,
             accepted_status: 202,
             priority: Priority::Webhook,

@@ -30,7 +30,7 @@ impl Sample {
         Sample { headers, ..self }
     }
 
-    /// The request, not signed yet. `id` must be plain letters, digits, `-` and `_`.
+    /// The request, not signed yet. `id` must be digits: some providers' ids are numbers.
     pub fn request(&self, url: &str, id: &str, now: Timestamp) -> SignedRequest {
         let fill = |text: &str| {
             text.replace("$ID", id)

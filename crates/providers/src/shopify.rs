@@ -30,7 +30,12 @@ impl Provider for Shopify {
     }
 
     fn facts(&self) -> Facts {
-        Facts { patience: Duration::from_secs(5), id_is_signed: false, ..Facts::usual("Shopify") }
+        Facts {
+            patience: Duration::from_secs(5),
+            id_is_signed: false, // One change at the shop may be told as several topics, with one event id and the very same body.
+            one_type_per_body: false,
+            ..Facts::usual("Shopify")
+        }
     }
 
     fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {

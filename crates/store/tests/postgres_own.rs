@@ -123,7 +123,7 @@ fn event(lane: LaneId, at: Timestamp, keys: &[&str]) -> NewEvent {
             .collect(),
         dedup_until: at.after(DAY),
         content: Some(Sealed::from_stored(event.id.to_string().into_bytes())),
-        job: Some(NewJob { lane, max_attempts: 1 }),
+        job: Some(NewJob { lane, max_attempts: 1, order: None }),
         receipt: NewReceipt {
             id: ReceiptId(id(at)),
             tenant: TenantId::DEFAULT,

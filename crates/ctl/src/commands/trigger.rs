@@ -188,9 +188,9 @@ impl Entropy for SystemEntropy {
     }
 }
 
-/// Plain letters and digits, as samples want them.
+/// Digits alone: some providers' ids are numbers.
 fn random_id() -> String {
     let mut bytes = [0u8; 8];
     SystemEntropy.fill(&mut bytes);
-    format!("{:x}", u64::from_be_bytes(bytes))
+    (u64::from_be_bytes(bytes) >> 11).to_string()
 }

@@ -270,8 +270,40 @@ pub struct Envelope {
     actor: Option<Actor>,
     /// What it was done to.
     subject: Option<Subject>,
+    /// What was said, on a messaging platform.
+    message: Option<Message>,
     /// The payload: JSON as it is, other text as text, anything else not at all.
     data: Value,
+}
+
+/// What somebody said, on a platform that carries conversations.
+#[derive(ToSchema)]
+pub struct Message {
+    /// The conversation it belongs to, in the platform's own ids.
+    thread_id: String,
+    /// What was said, without the mention that called the agent.
+    text: String,
+    /// Who else hears it: `direct`, `group`, `channel`, `email` or `document`.
+    conversation_type: String,
+    /// Why it is the agent's business: `direct`, `mention`, `reply`, `command`, `email` or `comment`.
+    trigger: String,
+    /// What came with it, by reference.
+    files: Vec<File>,
+}
+
+/// Something that came with a message.
+#[derive(ToSchema)]
+pub struct File {
+    /// The platform's id for it.
+    id: Option<String>,
+    /// Its name.
+    name: Option<String>,
+    /// Its media type.
+    media_type: Option<String>,
+    /// How large it is.
+    bytes: Option<u64>,
+    /// Where the platform keeps it.
+    url: Option<String>,
 }
 
 /// Who did it.

@@ -86,6 +86,8 @@ pub struct SourceView {
     dedup_body: bool,
     /// What tells its events apart in place of the provider's id.
     dedup_key: Option<String>,
+    /// Where the payload holds what events are put in order by.
+    order_by: Option<String>,
     /// Which event types make a job; empty: all.
     filter: Vec<String>,
     /// Which queue its jobs wait in.
@@ -148,6 +150,7 @@ async fn shown(context: &Context, live: &LiveSource) -> Result<SourceView, ApiEr
         dedup_body: live.dedups_body(),
         name: config.name,
         dedup_key: config.dedup_key,
+        order_by: config.order_by,
         filter: config.filter,
         priority: live.priority(),
         executor: config.executor,

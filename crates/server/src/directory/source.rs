@@ -28,6 +28,8 @@ pub struct LiveSource {
     pub key: Arc<TenantKey>,
     /// What its events are told apart by, in place of the provider's id.
     pub dedup_key: Option<Template>,
+    /// What they are put in order by.
+    pub order_by: Option<Template>,
     rate: Option<Rate>,
     networks: Vec<ipnet::IpNet>,
 }
@@ -52,6 +54,9 @@ impl LiveSource {
         let dedup_key = record.config.dedup_key.as_deref();
         let dedup_key = dedup_key.map(|text| Template::read("dedup_key", text)).transpose();
         let dedup_key = dedup_key.map_err(|_| damaged("dedup_key is not a template"))?;
+        let order_by = record.config.order_by.as_deref();
+        let order_by = order_by.map(|text| Template::pointer("order_by", text)).transpose();
+        let order_by = order_by.map_err(|_| damaged("order_by is not a pointer"))?;
         let mut settings = record.config.settings.clone();
         settings.extend(secrets.settings.clone());
         Ok(LiveSource {
@@ -60,6 +65,7 @@ impl LiveSource {
             settings,
             key,
             dedup_key,
+            order_by,
             rate: record.config.rate_per_s.map(Rate::new),
             networks,
             source: Source {
@@ -78,6 +84,12 @@ impl LiveSource {
     pub fn allows(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.networks.is_empty() || self.networks.iter().any(|network| network.contains(&address))
+    }
+
+    /// An address from which a request is welcome.
+    pub fn welcome_address(&self) -> IpAddr {
+        let first = self.networks.first().map(ipnet::IpNet::network);
+        first.unwrap_or(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST))
     }
 
     /// Takes a place under its rate limit, or says how long until there is one.

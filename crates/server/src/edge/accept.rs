@@ -13,7 +13,9 @@ use wakepost_domain::receipt::{OurFault, Verdict};
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, ReceiptId, Timestamp};
 use wakepost_providers::Request;
-use wakepost_store::moves::{Accepted, DedupKey, NewEvent, NewJob, NewReceipt, SharedBody};
+use wakepost_store::moves::{
+    Accepted, DedupKey, NewEvent, NewJob, NewOrder, NewReceipt, OrderKey, SharedBody,
+};
 use wakepost_store::vault::Slot;
 use wakepost_store::{Result, StoreError, failpoint};
 
@@ -156,13 +158,22 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
         let part = shared.map(|body| Part { body, index });
         let route = if is_mapped { route(live, &mapped) } else { Route::Unmapped };
         let job = match route {
-            Route::Job => Some(job(context, live, &mapped.event_type).await?),
+            Route::Job => {
+                let order_by = live.order_by.as_ref();
+                let order = order_by.and_then(|by| {
+                    let text = by.fill(live.provider, &request, usize::from(index))?;
+                    let (tenant, source) = (live.source.tenant, live.source.id);
+                    let key = OrderKey::of_source(tenant, source, text.as_bytes());
+                    Some(NewOrder { key, text })
+                });
+                Some(job(context, live, &mapped.event_type, order).await?)
+            }
             Route::Ignored | Route::Unmapped => None,
         };
         let (lane, job) = job.unzip();
         let content = part.is_none().then(|| live.key.seal(Slot::Content(id), &content));
         let dedup_until = passed.now.after(dedup_window(context, live));
-        let dedup = dedup_keys(live, &mapped, &passed.hash, part);
+        let dedup = dedup_keys(passed, &mapped, part);
         let event = event(passed, id, part, mapped, route);
         // Each may turn out to be a duplicate, and leave a receipt of its own.
         let receipt = match index {
@@ -224,6 +235,7 @@ async fn job(
     context: &Context,
     live: &LiveSource,
     event_type: &str,
+    order: Option<NewOrder>,
 ) -> Result<(Arc<Lane>, NewJob)> {
     let key = LaneKey {
         tenant: live.source.tenant,
@@ -235,26 +247,31 @@ async fn job(
     };
     let lane = context.directory.lane(key).await?;
     let max_attempts = context.directory.max_attempts(&lane, None).await?;
-    Ok((lane.clone(), NewJob { lane: lane.id, max_attempts }))
+    Ok((lane.clone(), NewJob { lane: lane.id, max_attempts, order }))
 }
 
 /// The keys that make a repeat a duplicate. An event without an id of its own goes by its body's hash and its
 /// place in it.
-fn dedup_keys(
-    live: &LiveSource,
-    mapped: &Mapped,
-    hash: &[u8; 32],
-    part: Option<Part>,
-) -> Vec<DedupKey> {
+fn dedup_keys(passed: &Passed, mapped: &Mapped, part: Option<Part>) -> Vec<DedupKey> {
+    let live = &passed.source;
     let key = |room: &[u8], value: &[u8]| {
         DedupKey::new(live.source.tenant, live.source.id, &[room, value].concat())
     };
-    let first = mapped.dedup_key.as_ref().map(|id| key(b"id:", id.as_bytes()));
+    let of_type = match live.facts.one_type_per_body {
+        true => "",
+        false => mapped.event_type.as_str(),
+    };
+    let first = mapped.dedup_key.as_ref();
+    let first = first.map(|id| key(b"id:", &[id.as_bytes(), of_type.as_bytes()].concat()));
     let second = mapped.second_key.as_ref().map(|id| key(b"second:", id.as_bytes()));
     let place = part.map_or(Vec::new(), |part| part.index.to_be_bytes().to_vec());
-    // With its type: a shop sends the same order as created and as paid.
+    // Where a time is signed, a captured request is known by its signature, and two events may say the same.
+    let captured = match passed.signature {
+        Some(signature) if mapped.dedup_key.is_some() => signature.to_be_bytes().to_vec(),
+        _ => passed.hash.to_vec(),
+    };
     let by_body = (mapped.dedup_key.is_none() || live.dedups_body())
-        .then(|| key(b"body:", &[&hash[..], &place, mapped.event_type.as_bytes()].concat()));
+        .then(|| key(b"body:", &[&captured, &place, of_type.as_bytes()].concat()));
     [first, second, by_body].into_iter().flatten().collect()
 }
 

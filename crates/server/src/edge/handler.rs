@@ -238,7 +238,8 @@ fn together(outcomes: &[Outcome]) -> Verdict {
 
 /// Everything that can be refused before the body is read. Answers the declared length.
 fn before_body(live: &LiveSource, parts: &Parts, sender: IpAddr) -> Result<Option<usize>, Refused> {
-    if !matches!(parts.method, Method::POST | Method::GET | Method::OPTIONS) {
+    let known = matches!(parts.method, Method::POST | Method::GET | Method::HEAD | Method::OPTIONS);
+    if !known {
         return Err(Refused::new(
             StatusCode::METHOD_NOT_ALLOWED,
             Verdict::Malformed,

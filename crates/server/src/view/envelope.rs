@@ -24,6 +24,9 @@ pub fn envelope(
     if let Some(actor) = mapped.actor.as_mut().filter(|_| !event.verified) {
         actor.verified = false;
     }
+    let order_key = source.zip(request).and_then(|(source, request)| {
+        source.order_by.as_ref()?.fill(source.provider, &request, part)
+    });
     json!({
         "event_id": event.id,
         "source": event.source,
@@ -34,7 +37,7 @@ pub fn envelope(
         "received_at": event.received_at,
         "payload_hash": format!("sha256:{}", hex::encode(event.payload_hash)),
         "dedup_key": event.dedup_key,
-        "order_key": null,
+        "order_key": order_key,
         "provider_request_id": mapped.provider_request_id,
         "verified": event.verified,
         "actor": mapped.actor,

@@ -16,7 +16,8 @@ use wakepost_domain::{AuditId, EventId, ReceiptId, SourceId, TenantId, Timestamp
 use super::world::sealed;
 use crate::moves::{
     AuditEntry, Begin, Cap, CapScope, ClaimLane, ClaimRequest, Claimed, DedupKey, Evidence, Guard,
-    Idempotency, NewEvent, NewJob, NewReceipt, NewWork, OrderKey, Settle, Store, WorkMeta,
+    Idempotency, NewEvent, NewJob, NewOrder, NewReceipt, NewWork, OrderKey, Settle, Store,
+    WorkMeta,
 };
 use crate::vault::Sealed;
 
@@ -52,6 +53,7 @@ impl Inbox {
 pub struct EventDraft {
     new: NewEvent,
     lane: LaneId,
+    order: Option<NewOrder>,
 }
 
 impl EventDraft {
@@ -87,7 +89,7 @@ impl EventDraft {
             retry: None,
             our_fault: None,
         };
-        EventDraft { new, lane: inbox.lane }
+        EventDraft { new, lane: inbox.lane, order: None }
     }
 
     /// A key that makes a repeat a duplicate; the first one is also shown.
@@ -126,6 +128,14 @@ impl EventDraft {
         self
     }
 
+    /// With a job that runs in order with others of this key.
+    pub fn in_order(mut self, key: &str) -> EventDraft {
+        let (tenant, source) = (self.new.event.tenant, self.new.event.source);
+        let order = OrderKey::of_source(tenant, source, key.as_bytes());
+        self.order = Some(NewOrder { key: order, text: key.to_owned() });
+        self
+    }
+
     /// One of several events of a shared body.
     pub fn part_of(mut self, body: EventId, index: u16) -> EventDraft {
         self.new.event.part = Some(Part { body, index });
@@ -153,7 +163,9 @@ impl From<EventDraft> for NewEvent {
         let key = draft.new.event.dedup_key.clone();
         let draft = if draft.new.dedup.is_empty() { draft.with_key(&key) } else { draft };
         let makes_job = draft.new.event.route == Route::Job;
-        let job = makes_job.then_some(NewJob { lane: draft.lane, max_attempts: ATTEMPTS });
+        let order = draft.order;
+        let job = NewJob { lane: draft.lane, max_attempts: ATTEMPTS, order };
+        let job = makes_job.then_some(job);
         NewEvent { job, ..draft.new }
     }
 }

@@ -297,6 +297,8 @@ macro_rules! conformance_list {
                 a_replayed_item_goes_to_the_end_of_its_key,
                 a_later_first_item_waits_for_its_time_and_blocks,
                 of_many_made_and_ended_at_once_none_is_stuck_or_beside_another,
+                received_events_of_one_key_run_one_at_a_time_in_order_of_arrival,
+                events_of_one_key_from_two_nodes_at_once_have_one_head,
             ]
             outliving: [
                 live_work_keeps_its_event_and_all_it_has,

@@ -9,7 +9,7 @@ use wakepost_domain::work::{HeldReason, State};
 use super::Harness;
 use super::drafts::Inbox;
 use super::world::{World, failed_for_s, given_up};
-use crate::moves::{CancelOutcome, NewWork, Once};
+use crate::moves::{Accepted, CancelOutcome, NewWork, Once};
 
 impl<H: Harness> World<'_, H> {
     async fn ordered(&self, inbox: &Inbox, key: &str, count: usize) -> Vec<WorkId> {
@@ -199,4 +199,53 @@ pub async fn of_many_made_and_ended_at_once_none_is_stuck_or_beside_another(
         maker.await.unwrap();
     }
     assert!(ended.values().all(|runs| *runs == 1));
+}
+
+pub async fn received_events_of_one_key_run_one_at_a_time_in_order_of_arrival(
+    harness: &impl Harness,
+) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let mut expected = Vec::new();
+    for (key, order) in [("1", "a"), ("2", "a"), ("3", "b"), ("4", "a")] {
+        let new = world.event(&inbox).with_key(key).in_order(order).build();
+        assert_eq!(world.accept(new.clone()).await, Accepted::New);
+        let row = world.row(inbox.tenant, WorkId::first_of(new.event.id)).await;
+        assert_eq!(row.meta.order_key.as_deref(), Some(order));
+        if order == "a" {
+            expected.push(row.id);
+        }
+    }
+    // A repeat adds nothing to its key.
+    let again = world.accept(world.event(&inbox).with_key("1").in_order("a")).await;
+    assert!(matches!(again, Accepted::Duplicate { has_job: true, .. }), "{again:?}");
+    let mut ran = Vec::new();
+    let heads = world.claim(&inbox).up_to(10).take().await;
+    assert_eq!(heads.len(), 2, "one of each key");
+    let mut next = heads.into_iter().find(|item| item.ticket.work == expected[0]);
+    while let Some(item) = next {
+        ran.push(item.ticket.work);
+        world.finish(&item.ticket, Ending::Succeeded).await;
+        next = world.claim(&inbox).up_to(10).take().await.pop();
+    }
+    assert_eq!(ran, expected);
+}
+
+pub async fn events_of_one_key_from_two_nodes_at_once_have_one_head(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let mut calls = Vec::new();
+    for turn in 0..30 {
+        let new = world.event(&inbox).with_key(&turn.to_string()).in_order("a").build();
+        let node = world.node(turn);
+        calls.push(tokio::spawn(async move { node.accept(vec![new]).await.remove(0) }));
+    }
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap(), Accepted::New);
+    }
+    for _ in 0..30 {
+        let claimed = world.claim(&inbox).up_to(10).take().await;
+        assert_eq!(claimed.len(), 1, "only the head can be claimed");
+        world.finish(&claimed[0].ticket, Ending::Succeeded).await;
+    }
 }

@@ -5,8 +5,10 @@ use async_trait::async_trait;
 use wakepost_domain::event::Event;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::receipt::{Evidence, OurFault, Verdict};
-use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp};
+use wakepost_domain::work::WorkKind;
+use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, WorkId};
 
+use super::work::{NewWork, WorkMeta};
 use crate::error::Result;
 use crate::vault::Sealed;
 
@@ -24,6 +26,11 @@ impl OrderKey {
     /// The key of jobs that were made through the API.
     pub fn of_job(tenant: TenantId, key: &[u8]) -> OrderKey {
         OrderKey(hash(tenant, b"order", &[], key))
+    }
+
+    /// The key of what a source sent.
+    pub fn of_source(tenant: TenantId, source: SourceId, key: &[u8]) -> OrderKey {
+        OrderKey(hash(tenant, b"order", &source.to_bytes(), key))
     }
 }
 
@@ -74,6 +81,37 @@ pub struct NewEvent {
 }
 
 impl NewEvent {
+    /// Whether its job runs in order with others.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.order.is_some())
+    }
+
+    /// Its job, where that runs in order with no other.
+    pub(crate) fn plain_job(&self) -> Option<&NewJob> {
+        self.job.as_ref().filter(|job| job.order.is_none())
+    }
+
+    /// Its job, where that runs in order with others: the usual job is a simpler row.
+    pub(crate) fn ordered_work(&self) -> Option<NewWork> {
+        let job = self.job.as_ref()?;
+        let order = job.order.as_ref()?;
+        Some(NewWork {
+            id: WorkId::first_of(self.event.id),
+            tenant: self.event.tenant,
+            kind: WorkKind::Job,
+            lane: job.lane,
+            run_at: None,
+            max_attempts: job.max_attempts,
+            event: Some(self.event.id),
+            scope: None,
+            subject: self.event.subject.clone(),
+            order: Some(order.key),
+            meta: WorkMeta { order_key: Some(order.text.clone()), ..WorkMeta::default() },
+            input: None,
+            dedup: None,
+        })
+    }
+
     /// What it shows of itself as a duplicate, as text.
     pub(crate) fn evidence(&self) -> String {
         let evidence = Evidence {
@@ -99,12 +137,23 @@ pub struct SharedBody {
 }
 
 /// The job of a received event. It carries the event's own bits as its id.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct NewJob {
     /// Where it waits.
     pub lane: LaneId,
     /// How often it may be tried.
     pub max_attempts: i32,
+    /// What it runs in order with.
+    pub order: Option<NewOrder>,
+}
+
+/// What a received event's job runs in order with.
+#[derive(Debug, Clone)]
+pub struct NewOrder {
+    /// The key.
+    pub key: OrderKey,
+    /// The key as the payload has it, for people.
+    pub text: String,
 }
 
 /// One request and what became of it.

@@ -9,7 +9,8 @@ mod upkeep;
 mod work;
 
 pub use accept::{
-    Accepted, DedupKey, Ledger, NewEvent, NewJob, NewReceipt, OrderKey, Received, SharedBody,
+    Accepted, DedupKey, Ledger, NewEvent, NewJob, NewOrder, NewReceipt, OrderKey, Received,
+    SharedBody,
 };
 pub use effects::{Begin, BeginOutcome, EffectRow, Effects, Resolve};
 pub use queue::{

@@ -11,12 +11,15 @@ use wakepost_domain::{EventId, Timestamp};
 
 use super::batch::Verb;
 use super::fault::Fault;
+use super::ordering::lock_new;
 use super::receipts::{count_repeats, insert_rejections, trim_rejections};
 use super::rows::{execute, get, opt_text, query, text, ulid, uuid};
-use super::{Postgres, commit};
+use super::{Postgres, commit, work};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
-use crate::moves::{Accepted, DedupKey, Ledger, NewEvent, NewReceipt, Received, SharedBody};
+use crate::moves::{
+    Accepted, DedupKey, Ledger, NewEvent, NewReceipt, NewWork, Received, SharedBody,
+};
 use crate::vault::Sealed;
 
 /// How often a request of several events is tried that meets others on its way.
@@ -27,7 +30,20 @@ const ROUNDS_MAX: usize = 8;
 #[async_trait]
 impl Ledger for Postgres {
     async fn accept(&self, batch: Vec<NewEvent>) -> Vec<Received> {
-        self.inner.accepts.submit(batch).await
+        if batch.iter().all(|new| !new.is_ordered()) {
+            return self.inner.accepts.submit(batch).await;
+        }
+        // Whoever adds to an order key holds its lock, which a statement shared with others cannot.
+        let mut answers = Vec::with_capacity(batch.len());
+        for new in batch {
+            let answer = match new.is_ordered() {
+                true => self.in_transaction(None, std::slice::from_ref(&new)).await,
+                false => self.inner.accepts.submit(vec![new]).await.into_iter().collect(),
+            };
+            let one = answer.and_then(|mut one| one.pop().ok_or(StoreError::Busy));
+            answers.push(one);
+        }
+        answers
     }
 
     /// Not shared with other callers: a body of several events is rare and fills a statement by itself.
@@ -36,14 +52,7 @@ impl Ledger for Postgres {
         body: SharedBody,
         events: Vec<NewEvent>,
     ) -> Result<Vec<Accepted>> {
-        let _place = self.inner.admission.enter(body.content.len())?;
-        for _ in 1..TRIES {
-            match together(&mut self.hot().await?, &body, &events).await {
-                Err(Fault::Again(_)) => {}
-                done => return Ok(done?),
-            }
-        }
-        Ok(together(&mut self.hot().await?, &body, &events).await?)
+        self.in_transaction(Some(&body), &events).await
     }
 
     async fn keep_rejections(&self, batch: Vec<NewReceipt>) -> Result<()> {
@@ -52,6 +61,26 @@ impl Ledger for Postgres {
         insert_rejections(&tx, &batch).await?;
         trim_rejections(&tx, &batch).await?;
         commit(tx).await
+    }
+}
+
+impl Postgres {
+    /// Stores events in a transaction of their own, again if it meets others on its way.
+    async fn in_transaction(
+        &self,
+        body: Option<&SharedBody>,
+        events: &[NewEvent],
+    ) -> Result<Vec<Accepted>> {
+        let shared = body.map_or(0, |body| body.content.len());
+        let own: usize = events.iter().map(Accept::bytes).sum();
+        let _place = self.inner.admission.enter(shared + own)?;
+        for _ in 1..TRIES {
+            match together(&mut self.hot().await?, body, events).await {
+                Err(Fault::Again(_)) => {}
+                done => return Ok(done?),
+            }
+        }
+        Ok(together(&mut self.hot().await?, body, events).await?)
     }
 }
 
@@ -90,12 +119,25 @@ impl Verb for Accept {
 /// All events of a request and their body, in a transaction of their own.
 async fn together(
     client: &mut Client,
-    body: &SharedBody,
+    body: Option<&SharedBody>,
     events: &[NewEvent],
 ) -> std::result::Result<Vec<Accepted>, Fault> {
     let tx = client.transaction().await?;
-    let answers = accept(&tx, events, vec![None; events.len()]).await?;
-    if answers.contains(&Accepted::New) {
+    let known = look_up(&tx, events).await?;
+    let answers = accept(&tx, events, known.clone()).await?;
+    let mut work: Vec<NewWork> = Vec::new();
+    for ((event, answer), known) in events.iter().zip(&answers).zip(known) {
+        // Known under its own id: the commit of an earlier try arrived, with the job.
+        if *answer == Accepted::New && known.is_none() {
+            work.extend(event.ordered_work());
+        }
+    }
+    if !work.is_empty() {
+        let work: Vec<&NewWork> = work.iter().collect();
+        lock_new(&tx, &work).await?;
+        work::insert(&tx, &work).await?;
+    }
+    if let Some(body) = body.filter(|_| answers.contains(&Accepted::New)) {
         execute(
             &tx,
             // It may be there already, if the commit of an earlier try was reported as failed.
@@ -334,8 +376,8 @@ async fn insert(
             &column!(new => opt_text(&new.event.remote_addr)),
             &column!(new => new.event.latency_us),
             &column!(new => new.content.as_ref().map(Sealed::as_bytes)),
-            &column!(new => new.job.map(|job| job.lane.0)),
-            &column!(new => new.job.map(|job| job.max_attempts)),
+            &column!(new => new.plain_job().map(|job| job.lane.0)),
+            &column!(new => new.plain_job().map(|job| job.max_attempts)),
             &column!(new => new.event.part.map(|part| uuid(part.body.0))),
             &column!(new => new.event.part.map(|part| part.index as i16)),
             &column!(new => new.event.signature),

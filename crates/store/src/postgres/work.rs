@@ -160,7 +160,7 @@ fn first_of(item: &NewWork, firsts: &HashMap<Uuid, WorkId>) -> WorkId {
     key.and_then(|key| firsts.get(&key)).copied().unwrap_or(item.id)
 }
 
-async fn insert(client: &impl GenericClient, items: &[&NewWork]) -> Result<()> {
+pub(super) async fn insert(client: &impl GenericClient, items: &[&NewWork]) -> Result<()> {
     macro_rules! column {
         ($item:ident => $of:expr) => {
             items.iter().map(|$item| $of).collect::<Vec<_>>()

@@ -9,8 +9,8 @@ use wakepost_domain::event::Route;
 use wakepost_domain::receipt::Verdict;
 use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, limits};
 
-use super::Sqlite;
 use super::rows::{Bits, known, unavailable};
+use super::{Sqlite, work};
 use crate::error::Result;
 use crate::failpoint;
 use crate::moves::{
@@ -98,8 +98,10 @@ fn accept(tx: &Connection, now: Timestamp, new: &NewEvent) -> Result<Accepted> {
         }
     }
     insert_event(tx, new).map_err(unavailable)?;
-    if let Some(job) = &new.job {
-        insert_job(tx, now, new, job).map_err(unavailable)?;
+    match (&new.job, new.ordered_work()) {
+        (_, Some(work)) => work::insert(tx, now, &work)?,
+        (Some(job), None) => insert_job(tx, now, new, job).map_err(unavailable)?,
+        (None, None) => {}
     }
     Ok(Accepted::New)
 }

@@ -107,7 +107,7 @@ fn create(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<WorkId> {
     Ok(item.id)
 }
 
-fn insert(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<()> {
+pub(super) fn insert(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<()> {
     let later = item.run_at.filter(|at| *at > now);
     let behind = stands_behind(tx, item.order).map_err(unavailable)?;
     let state = if later.is_some() { State::Scheduled } else { State::Pending };

@@ -64,6 +64,11 @@ pub struct SourceBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>, max_length = 1000)]
     dedup_key: Option<Option<String>>,
+    /// Where the payload holds what events are put in order by, as a JSON pointer: those with the same value run
+    /// one at a time, in order of arrival.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, max_length = 500)]
+    order_by: Option<Option<String>>,
     /// Which event types make a job (`issues.*`); empty: all.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Vec<schema::Name>>, max_items = 100)]
@@ -150,6 +155,7 @@ impl SourceBody {
         set(&mut target.dedup_window_s, self.dedup_window_s);
         set(&mut target.dedup_body, self.dedup_body);
         set(&mut target.dedup_key, self.dedup_key);
+        set(&mut target.order_by, self.order_by);
         set(&mut target.filter, self.filter.map(Option::unwrap_or_default));
         set(&mut target.priority, self.priority);
         set(&mut target.executor, self.executor);
@@ -181,6 +187,13 @@ impl SourceBody {
                 return Err(ApiError::field("dedup_key", "must have at most 1000 bytes"));
             }
             Template::read("dedup_key", template)
+                .map_err(|problem| ApiError::field(problem.field, problem.message))?;
+        }
+        if let Some(pointer) = self.order_by.iter().flatten().next() {
+            if pointer.len() > limits::KEY_CHARS_MAX {
+                return Err(ApiError::field("order_by", "must have at most 500 bytes"));
+            }
+            Template::pointer("order_by", pointer)
                 .map_err(|problem| ApiError::field(problem.field, problem.message))?;
         }
         if let Some(rate) = self.rate_per_s.flatten()

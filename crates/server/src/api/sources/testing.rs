@@ -1,6 +1,5 @@
 //! Trying a source with a realistic request, signed as its provider would.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -115,7 +114,7 @@ fn signed(
         Variant::Stale => too_early(context, live),
         _ => context.now(),
     };
-    let id = context.new_id().to_string().to_lowercase();
+    let id = sample_id(context);
     let mut request =
         sample.request(&format!("{}{}", context.base_url, ingest_path(live)), &id, at);
     let own = live.source.secrets.current.clone();
@@ -138,6 +137,14 @@ fn signed(
     Ok(request)
 }
 
+/// Digits alone: some providers' ids are numbers.
+fn sample_id(context: &Context) -> String {
+    let mut bytes = [0u8; 8];
+    context.entropy.fill(&mut bytes);
+    // What every reader of JSON can hold.
+    (u64::from_be_bytes(bytes) >> 11).to_string()
+}
+
 /// A time that is past the source's tolerance.
 fn too_early(context: &Context, live: &LiveSource) -> Timestamp {
     context.now().before(live.tolerance() + Duration::from_secs(60))
@@ -153,8 +160,7 @@ async fn send(
     *request.method_mut() = signed.method;
     *request.headers_mut() = signed.headers;
     *request.uri_mut() = Uri::try_from(ingest_path(live)).expect("an id is plain letters");
-    let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let answer = edge::admit(context, live, here, request, Instant::now()).await;
+    let answer = edge::admit(context, live, live.welcome_address(), request, Instant::now()).await;
     let (parts, body) = answer.into_parts();
     let body = body.collect().await.map(|whole| whole.to_bytes().to_vec()).unwrap_or_default();
     (parts.status, body)

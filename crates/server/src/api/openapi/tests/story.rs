@@ -76,7 +76,9 @@ async fn shaking_hands(world: &mut World) {
     let ask = "hub.mode=subscribe&hub.verify_token=t&hub.challenge=7";
     let path = format!("/in/{}?{ask}", source["id"].as_str().unwrap());
     world.call_with("GET", &path, none(), None, 200).await;
-    world.call_with("GET", &format!("/integrations/whatsapp/webhook?{ask}"), none(), None, 200).await;
+    world
+        .call_with("GET", &format!("/integrations/whatsapp/webhook?{ask}"), none(), None, 200)
+        .await;
     let fields = json!({"provider": "cloudevents", "settings": {"header": "X-Signature"}});
     let source = world.post("/sources", fields, 201).await;
     let mut headers = HeaderMap::new();
