@@ -6,6 +6,7 @@
 
 mod commands;
 mod database;
+mod sdk_check;
 mod tracked_files;
 
 use std::process::ExitCode;

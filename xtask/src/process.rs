@@ -61,8 +61,13 @@ pub fn ending_with_us(program: &Path, signal: &str) -> Vec<OsString> {
 
 /// Runs a command to its end with its output on ours; anything but success is an error.
 pub fn run(command: &mut Command) -> anyhow::Result<()> {
+    run_within(command, Duration::MAX)
+}
+
+/// The same, for at most so long: then the command and all that it started are killed.
+pub fn run_within(command: &mut Command, limit: Duration) -> anyhow::Result<()> {
     let name = shown(command);
-    let status = wait(command).with_context(|| format!("running `{name}`"))?;
+    let status = wait(command, limit).with_context(|| format!("running `{name}`"))?;
     if !status.success() {
         bail!("`{name}` failed ({status})");
     }
@@ -79,12 +84,13 @@ fn shown(command: &Command) -> String {
 
 /// Waits for the child in a process group of its own: a Ctrl-C at the terminal reaches only us, and
 /// we hand it on to the whole group, as we do with a signal sent to us alone.
-fn wait(command: &mut Command) -> anyhow::Result<ExitStatus> {
+fn wait(command: &mut Command, limit: Duration) -> anyhow::Result<ExitStatus> {
     if interrupt::take() {
         bail!(Interrupted);
     }
     let mut child = command.stdin(Stdio::null()).process_group(0).spawn()?;
     let group = Pid::from_child(&child);
+    let started = Instant::now();
     let mut kill_at = None;
     loop {
         if let Some(status) = child.try_wait()? {
@@ -99,6 +105,11 @@ fn wait(command: &mut Command) -> anyhow::Result<ExitStatus> {
         }
         if kill_at.is_some_and(|deadline| Instant::now() >= deadline) {
             let _ = kill_process_group(group, Signal::KILL);
+        }
+        if started.elapsed() > limit {
+            let _ = kill_process_group(group, Signal::KILL);
+            child.wait()?;
+            bail!("it did not end in {} s", limit.as_secs());
         }
         std::thread::sleep(POLL_INTERVAL);
     }
@@ -118,6 +129,13 @@ mod tests {
     fn a_missing_command_is_an_error_that_names_it() {
         let error = run(&mut Command::new("wakepost-no-such-program")).unwrap_err();
         assert_eq!(error.to_string(), "running `wakepost-no-such-program`");
+    }
+
+    #[test]
+    fn a_command_that_takes_too_long_is_ended() {
+        let limit = Duration::from_millis(50);
+        let error = run_within(Command::new("sleep").arg("60"), limit).unwrap_err();
+        assert_eq!(format!("{error:#}"), "running `sleep 60`: it did not end in 0 s");
     }
 
     #[test]

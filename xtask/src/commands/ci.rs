@@ -7,6 +7,7 @@ use xtask::process::{self, cargo, cargo_has};
 
 use super::crash::Crash;
 use super::powercut::Powercut;
+use super::sdk_check::SdkCheck;
 use super::test::run_tests;
 use crate::tracked_files;
 
@@ -30,6 +31,7 @@ const STEPS: &[Step] = &[
     Step { name: "dependencies", run: dependencies },
     Step { name: "lint", run: lint },
     Step { name: "documentation", run: documentation },
+    Step { name: "vendors' SDKs", run: SdkCheck::check },
     Step { name: "tests", run: tests },
     Step { name: "crashes", run: Crash::short },
     Step { name: "power cuts", run: Powercut::short },

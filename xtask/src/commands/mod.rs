@@ -5,6 +5,7 @@ mod ci;
 mod crash;
 mod postgres;
 mod powercut;
+mod sdk_check;
 mod test;
 
 /// The list of commands.
@@ -15,6 +16,7 @@ pub enum Command {
     Crash(crash::Crash),
     Powercut(powercut::Powercut),
     Bench(bench::Bench),
+    SdkCheck(sdk_check::SdkCheck),
     Postgres(postgres::Postgres),
 }
 
@@ -27,6 +29,7 @@ impl Command {
             Self::Crash(command) => command.run(),
             Self::Powercut(command) => command.run(),
             Self::Bench(command) => command.run(),
+            Self::SdkCheck(command) => command.run(),
             Self::Postgres(command) => command.run(),
         }
     }

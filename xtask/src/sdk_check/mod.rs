@@ -1,0 +1,73 @@
+//! The vendors' own SDKs beside our signature code: the same requests, put to both.
+//!
+//! `sdks` lists them and what each can do. `install` puts their packages under the target directory; `driver`
+//! holds one process per language that calls them, a line of JSON per question (the programs are in
+//! `xtask/sdks`). `requests` makes what is sent, `spoil` what came to harm, and `check` compares the verdicts.
+//! Nothing here talks to a vendor: every key is made up.
+
+mod check;
+mod driver;
+mod install;
+mod requests;
+mod sdks;
+mod spoil;
+
+use anyhow::{Context, bail};
+use wakepost_providers::registry;
+
+use check::Check;
+use driver::Driver;
+use sdks::{Language, SDKS, Sdk};
+
+/// Providers whose SDKs are listed before the provider itself is merged: they may be missing.
+const NOT_YET: &[&str] = &["slack"];
+
+/// What became of one SDK's cases.
+pub struct Tally {
+    /// Which SDK.
+    pub sdk: &'static Sdk,
+    /// Its version, as installed.
+    pub version: String,
+    /// In how many cases it and we gave the right verdict.
+    pub agreed: usize,
+    /// The other cases: which, and who said what.
+    pub disagreements: Vec<String>,
+}
+
+/// Installs the SDKs and puts every case to each of them and to us.
+pub fn run() -> anyhow::Result<Vec<Tally>> {
+    let mut node = Driver::start(install::node()?)?;
+    let mut python = Driver::start(install::python()?)?;
+    let mut tallies = Vec::new();
+    for sdk in SDKS {
+        let Some(provider) = registry::find(sdk.provider) else {
+            if !NOT_YET.contains(&sdk.provider) {
+                bail!("{sdk} is for {}, which is not in this build", sdk.provider);
+            }
+            println!("{}: not in this build, so {sdk} is not asked", sdk.provider);
+            continue;
+        };
+        let driver = match sdk.language {
+            Language::Node => &mut node,
+            Language::Python => &mut python,
+        };
+        let version = driver.version(sdk).with_context(|| format!("asking {sdk}"))?;
+        let mut tally = Tally { sdk, version, agreed: 0, disagreements: Vec::new() };
+        Check::run(provider, driver, &mut tally).with_context(|| format!("asking {sdk}"))?;
+        tallies.push(tally);
+    }
+    Ok(tallies)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sdk_is_for_a_provider_of_this_build_or_one_to_come() {
+        for sdk in SDKS {
+            let known = registry::find(sdk.provider).is_some() || NOT_YET.contains(&sdk.provider);
+            assert!(known, "{sdk}");
+        }
+    }
+}
