@@ -22,7 +22,7 @@ struct Step {
     run: fn() -> anyhow::Result<()>,
 }
 
-/// The list of steps. Short forms of further commands (fuzzing, benchmarks, the SDKs, the dashboard
+/// The list of steps. Short forms of further commands (fuzzing, benchmarks, our SDKs, the dashboard
 /// in a browser) join it as those commands come to be. Crashes are in theirs, on the debug build that the
 /// tests have just used.
 const STEPS: &[Step] = &[

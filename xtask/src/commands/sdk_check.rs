@@ -4,6 +4,9 @@ use anyhow::ensure;
 
 use crate::sdk_check::{self, Tally};
 
+/// How many disagreements with one SDK are shown: one mistake makes many.
+const SHOWN_MAX: usize = 10;
+
 /// Ask the vendors' own SDKs whether they agree with our signature code.
 ///
 /// What we sign, they must accept; what they sign, we must accept; what was spoiled on its way, both must
@@ -22,11 +25,12 @@ impl SdkCheck {
     pub fn check() -> anyhow::Result<()> {
         let tallies = sdk_check::run()?;
         print(&tallies);
-        let disagreements: Vec<_> = tallies.iter().flat_map(|tally| &tally.disagreements).collect();
-        for disagreement in &disagreements {
-            eprintln!("{disagreement}");
+        for tally in &tallies {
+            for disagreement in tally.disagreements.iter().take(SHOWN_MAX) {
+                eprintln!("{disagreement}");
+            }
         }
-        let count = disagreements.len();
+        let count: usize = tallies.iter().map(|tally| tally.disagreements.len()).sum();
         ensure!(count == 0, "the vendors' SDKs and our signature code disagree in {count} cases");
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The cases: each is a request, a key and the verdict that both must give.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,10 +18,19 @@ use super::{Sdk, Tally};
 const CLOCK_MARGIN: Duration = Duration::from_secs(20);
 
 /// What must become of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Must {
     Pass,
     Fail,
+}
+
+impl fmt::Display for Must {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Must::Pass => "must be accepted",
+            Must::Fail => "must be refused",
+        })
+    }
 }
 
 /// One provider of ours beside one SDK.
@@ -64,9 +74,7 @@ impl Check<'_> {
             if !self.sdk.signs {
                 continue;
             }
-            let mut theirs = unsigned.request;
-            let (id, time) = (unsigned.id, now().as_secs());
-            self.driver.sign(self.sdk, &mut theirs, &keys.signs, id, time)?;
+            let theirs = self.signed_by_it(&unsigned, keys, now())?;
             self.expect(&format!("signed by it, {}", unsigned.name), &theirs, keys, Must::Pass)?;
         }
         Ok(())
@@ -134,9 +142,7 @@ impl Check<'_> {
             let ours = self.signed(&unsigned, keys, at)?;
             self.expect(&format!("signed by us, {name}"), &ours, keys, must)?;
             if self.sdk.signs {
-                let mut theirs = unsigned.request.clone();
-                let (id, time) = (unsigned.id, at.as_secs());
-                self.driver.sign(self.sdk, &mut theirs, &keys.signs, id, time)?;
+                let theirs = self.signed_by_it(&unsigned, keys, at)?;
                 self.expect(&format!("signed by it, {name}"), &theirs, keys, must)?;
             }
         }
@@ -184,6 +190,17 @@ impl Check<'_> {
         Ok(request)
     }
 
+    fn signed_by_it(
+        &mut self,
+        unsigned: &Unsigned,
+        keys: &Keys,
+        at: Timestamp,
+    ) -> anyhow::Result<SignedRequest> {
+        let mut request = unsigned.request.clone();
+        self.driver.sign(self.sdk, &mut request, &keys.signs, unsigned.id, at.as_secs())?;
+        Ok(request)
+    }
+
     /// When it was signed, if that is known; or why we refuse it.
     fn ours(&self, request: &SignedRequest, keys: &Keys) -> Result<Option<Timestamp>, String> {
         let check = providers::Check {
@@ -213,17 +230,19 @@ impl Check<'_> {
             let (sdk, provider) = (self.sdk, self.provider.name());
             let (ours, theirs) = (shown(&ours), shown(&theirs));
             self.tally.disagreements.push(format!(
-                "{sdk} and {provider} must both {must:?}: {case}: it {theirs}; we {ours}"
+                "{sdk}, {provider}: {case}: {must}, but by us it is {ours}, by the SDK {theirs}"
             ));
         }
         Ok(())
     }
 }
 
+/// In one line: some SDKs explain themselves at length.
 fn shown(said: &Result<(), String>) -> String {
-    match said {
-        Ok(()) => "accept".to_owned(),
-        Err(why) => format!("refuse ({why})"),
+    match said.as_ref().map_err(|why| why.lines().next()) {
+        Ok(()) => "accepted".to_owned(),
+        Err(Some(why)) => format!("refused ({why})"),
+        Err(None) => "refused".to_owned(),
     }
 }
 
@@ -239,5 +258,17 @@ struct Counting(AtomicU8);
 impl Entropy for Counting {
     fn fill(&self, buffer: &mut [u8]) {
         buffer.fill_with(|| self.0.fetch_add(1, Ordering::Relaxed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_shown_in_one_line() {
+        assert_eq!(shown(&Ok(())), "accepted");
+        assert_eq!(shown(&Err(String::new())), "refused");
+        assert_eq!(shown(&Err("too old\n\nRead more".to_owned())), "refused (too old)");
     }
 }

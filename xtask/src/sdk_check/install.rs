@@ -23,7 +23,7 @@ const PYTHON: Need = Need {
 };
 
 /// How long one package manager may take; half a minute is usual.
-const INSTALL_TIME_MAX: Duration = Duration::from_secs(150);
+const INSTALL_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// Written last: holds the list of versions that was installed.
 const INSTALLED: &str = "installed";

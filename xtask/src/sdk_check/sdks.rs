@@ -139,6 +139,8 @@ pub static SDKS: &[Sdk] = &[
     standard(Sdk::python("standardwebhooks", "standard-webhooks")),
     standard(Sdk::node("svix", "standard-webhooks")),
     standard(Sdk::python("svix", "standard-webhooks")),
+    standard(Sdk::node("svix", "email-resend")),
+    standard(Sdk::python("svix", "email-resend")),
     Sdk::node("discord-interactions", "discord"),
     Sdk::node("square", "square"),
     Sdk::node("@sendgrid/eventwebhook", "sendgrid-events").overlooks(lengths_in_der),
