@@ -11,13 +11,13 @@ use xtask::{process, workspace};
 
 const NODE_MIN: (u32, u32) = (20, 0);
 const NODE: Need = Need {
-    what: "Node 20 or newer, with npm,",
+    what: "Node 20 or newer (with npm)",
     debian: &["nodejs", "npm"],
     by_hand: "The programs `node` and `npm` must be in PATH.",
 };
 const PYTHON_MIN: (u32, u32) = (3, 11);
 const PYTHON: Need = Need {
-    what: "Python 3.11 or newer, with pip,",
+    what: "Python 3.11 or newer (with pip)",
     debian: &["python3", "python3-pip"],
     by_hand: "The program `python3` must be in PATH, and `python3 -m pip` must work.",
 };
@@ -101,7 +101,7 @@ fn copy(source: &Path, directory: &Path) -> anyhow::Result<()> {
 fn need(need: &Need, met: impl Fn() -> bool) -> anyhow::Result<()> {
     if !met() {
         packages::install(need)?;
-        ensure!(met(), "{} is still missing. {}", need.what.trim_end_matches(','), need.by_hand);
+        ensure!(met(), "{} is still missing. {}", need.what, need.by_hand);
     }
     Ok(())
 }
