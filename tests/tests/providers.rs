@@ -11,6 +11,7 @@ on_both!(
     every_provider_is_accepted_once_and_read_back,
     whatever_is_wrong_with_a_request_it_is_refused_and_says_why_to_the_operator_only,
     a_body_that_tells_of_many_events_makes_each_of_them_once,
+    events_with_the_same_value_run_one_at_a_time_in_order_of_arrival,
     the_secret_of_a_provider_that_sends_it_is_kept_and_shown_once,
 );
 
@@ -181,6 +182,40 @@ async fn a_body_that_tells_of_many_events_makes_each_of_them_once(database: Data
     }
     seen.sort_unstable();
     assert_eq!(seen, [1, 2, 3, 4]);
+}
+
+async fn events_with_the_same_value_run_one_at_a_time_in_order_of_arrival(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let fields = json!({"order_by": "/data/object/customer"});
+    let source = api.source_with("stripe", fields).await;
+    let mut jobs = Vec::new();
+    for (id, customer) in [("evt_1", "ada"), ("evt_2", "ada"), ("evt_3", "bob"), ("evt_4", "ada")] {
+        let body = json!({"id": id, "type": "invoice.paid",
+            "data": {"object": {"object": "invoice", "id": id, "customer": customer}}});
+        let event = source.event(id).with_body(body.to_string());
+        let answer = gateway.send(&source, &event).await.is(202);
+        // A repeat adds nothing.
+        gateway.send(&source, &event).await.is(200);
+        jobs.push(answer.text("job_id"));
+    }
+    let waiting = api.show_job(&jobs[1]).await;
+    assert_eq!(
+        (&waiting["order_key"], &waiting["waiting_on"]),
+        (&json!("ada"), &json!("order_key"))
+    );
+    let worker = gateway.worker("w");
+    let first = worker.lease_many(json!({"max": 10})).await;
+    let ids: Vec<_> = first.iter().map(|lease| lease.job["id"].clone()).collect();
+    assert_eq!(ids, [json!(jobs[0]), json!(jobs[2])], "the first of each");
+    assert_eq!(first[0].job["envelope"]["order_key"], "ada");
+    first[0].complete(json!({})).await.is(200);
+    let next = worker.wait().await;
+    assert_eq!(next.job["id"], json!(jobs[1]));
+    next.complete(json!({})).await.is(200);
+    assert_eq!(worker.wait().await.job["id"], json!(jobs[3]));
+    let bad = json!({"provider": "github", "order_by": "data.id"});
+    api.post("/sources", bad).await.refuses_field("order_by");
 }
 
 async fn the_secret_of_a_provider_that_sends_it_is_kept_and_shown_once(database: Database) {
