@@ -50,6 +50,14 @@ pub(crate) fn generate_secret(entropy: &dyn Entropy) -> String {
     format!("wakepost:{}", hex::encode(signature::random_key(entropy)))
 }
 
+/// How an operator registers an address whose name and password stand in it.
+pub(crate) fn step(label: &str, place: &str, webhook_url: &str) -> String {
+    format!(
+        "At {label}, open {place} and enter the address {webhook_url} with the source's secret and an @ before the \
+         host: https://NAME:PASSWORD@…"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

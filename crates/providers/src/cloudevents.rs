@@ -36,6 +36,10 @@ impl Provider for CloudEvents {
         Facts { label: "CloudEvents", ..Generic.facts() }
     }
 
+    fn steps(&self, webhook_url: &str) -> Vec<String> {
+        vec![format!("Give the sender the address {webhook_url} and the source's secret.")]
+    }
+
     /// In binary mode the id and the source are in headers that a signature over the body does not cover.
     fn facts_for(&self, settings: &Settings) -> Facts {
         Facts { label: "CloudEvents", id_is_signed: false, ..Generic.facts_for(settings) }

@@ -42,6 +42,12 @@ impl Provider for Discord {
         }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some(
+            "the developer portal → your application → General Information → Interactions Endpoint URL",
+        )
+    }
+
     fn settings(&self) -> &'static [Setting] {
         SETTINGS
     }

@@ -47,6 +47,10 @@ impl Provider for EmailMailgun {
         }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("Receiving → Routes → Create route")
+    }
+
     fn settings(&self) -> &'static [Setting] {
         const { &[ADDRESS, SMTP_URL, REPLY_FROM] }
     }

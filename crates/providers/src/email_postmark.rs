@@ -43,6 +43,14 @@ impl Provider for EmailPostmark {
         }
     }
 
+    fn steps(&self, webhook_url: &str) -> Vec<String> {
+        vec![basic::step(
+            "Postmark",
+            "your server → Default Inbound Stream → Settings",
+            webhook_url,
+        )]
+    }
+
     fn settings(&self) -> &'static [Setting] {
         const { &[ADDRESS, SMTP_URL, REPLY_FROM] }
     }

@@ -35,6 +35,10 @@ impl Provider for EmailResend {
         }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("Webhooks → Add Webhook")
+    }
+
     fn settings(&self) -> &'static [Setting] {
         SETTINGS
     }

@@ -39,6 +39,10 @@ impl Provider for EmailSendGrid {
         }
     }
 
+    fn steps(&self, webhook_url: &str) -> Vec<String> {
+        vec![basic::step("SendGrid", "Settings → Inbound Parse → Add Host & URL", webhook_url)]
+    }
+
     fn settings(&self) -> &'static [Setting] {
         SETTINGS
     }

@@ -36,6 +36,16 @@ impl Provider for GitHub {
         }
     }
 
+    fn steps(&self, webhook_url: &str) -> Vec<String> {
+        let place = "the repository's (or organization's) Settings → Webhooks → Add webhook";
+        vec![
+            format!(
+                "At GitHub, open {place} and enter the address {webhook_url} and the source's secret."
+            ),
+            "Choose application/json as the content type.".to_owned(),
+        ]
+    }
+
     fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
         vec![SIGNATURE.declared()]
     }

@@ -42,6 +42,10 @@ impl Provider for GitLab {
         }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("the project's (or group's) Settings → Webhooks → Add new webhook")
+    }
+
     fn facts_for(&self, settings: &Settings) -> Facts {
         let is_signed = signature_only(settings).unwrap_or(false);
         Facts { signs_body: is_signed, id_is_signed: is_signed, ..self.facts() }

@@ -41,6 +41,14 @@ impl Provider for GoogleDocs {
         }
     }
 
+    /// Google has no form for it.
+    fn steps(&self, webhook_url: &str) -> Vec<String> {
+        vec![format!(
+            "Call the Drive API's changes.watch with the address {webhook_url}, the source's channel_id as id and its \
+             secret as token; again before the channel expires."
+        )]
+    }
+
     fn settings(&self) -> &'static [Setting] {
         SETTINGS
     }

@@ -34,6 +34,10 @@ impl Provider for HubSpot {
         Facts { patience: Duration::from_secs(5), signs_url: true, ..Facts::usual("HubSpot") }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("Settings → Integrations → Private Apps → your app → Webhooks")
+    }
+
     fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
         vec![SIGNATURE.declared(), SignedHeader::exact("x-hubspot-request-timestamp")]
     }

@@ -32,6 +32,10 @@ impl Provider for Intercom {
         Facts { patience: Duration::from_secs(5), ..Facts::usual("Intercom") }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("Developer Hub → your app → Configure → Webhooks")
+    }
+
     fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
         vec![SIGNATURE.declared()]
     }

@@ -35,6 +35,10 @@ impl Provider for Jira {
         }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("Settings → System → WebHooks → Create a WebHook")
+    }
+
     fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
         vec![SIGNATURE.declared()]
     }

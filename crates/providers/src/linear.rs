@@ -40,6 +40,10 @@ impl Provider for Linear {
         }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("Settings → API → Webhooks → New webhook")
+    }
+
     fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
         vec![SIGNATURE.declared()]
     }

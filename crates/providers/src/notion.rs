@@ -30,6 +30,10 @@ impl Provider for Notion {
         Facts { secret: SecretNeed::Sent, ..Facts::usual("Notion") }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("your connection's settings → Webhooks → Create a subscription")
+    }
+
     fn sent_secret(&self, request: &Request<'_>) -> Option<String> {
         handshake_token(request.body)
     }

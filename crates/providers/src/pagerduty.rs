@@ -33,6 +33,10 @@ impl Provider for PagerDuty {
         Facts { patience: Duration::from_secs(5), ..Facts::usual("PagerDuty") }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("Integrations → Generic Webhooks (v3) → New Webhook")
+    }
+
     fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
         vec![SignedHeader::hex("x-pagerduty-signature")]
     }

@@ -220,18 +220,26 @@ pub trait Provider: Send + Sync {
         None
     }
 
+    /// Where in its product a webhook's address is entered; `None` where there is no such place.
+    fn place(&self) -> Option<&'static str> {
+        None
+    }
+
     /// What an operator does at the provider to register the webhook.
     fn steps(&self, webhook_url: &str) -> Vec<String> {
         let Facts { label, secret, .. } = self.facts();
-        let add = format!("At {label}, add a webhook with the address {webhook_url}");
+        let enter = match self.place() {
+            Some(place) => format!("At {label}, open {place} and enter the address {webhook_url}"),
+            None => format!("At {label}, add a webhook with the address {webhook_url}"),
+        };
         match secret {
-            SecretNeed::Generated => vec![format!("{add} and with the source's secret.")],
+            SecretNeed::Generated => vec![format!("{enter} and the source's secret.")],
             SecretNeed::Given => vec![
-                format!("{add}."),
+                format!("{enter}."),
                 format!("Enter the secret that {label} shows as the source's secret."),
             ],
             SecretNeed::Sent => vec![
-                format!("{add}. It sends its secret with the first request."),
+                format!("{enter}. It sends its secret with the first request."),
                 "Ask for this set-up again: it shows what was sent, once.".to_owned(),
                 format!("Enter that at {label} to confirm the address."),
             ],

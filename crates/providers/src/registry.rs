@@ -98,4 +98,14 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn every_provider_says_where_its_address_goes() {
+        let url = "https://hooks.example/in/src_1";
+        for provider in all() {
+            let steps = provider.steps(url);
+            assert!(steps.iter().any(|step| step.contains(url)), "{}", provider.name());
+            assert!(steps.iter().all(|step| step.ends_with(['.', '…'])), "{}", provider.name());
+        }
+    }
 }

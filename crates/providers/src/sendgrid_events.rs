@@ -36,6 +36,10 @@ impl Provider for SendGridEvents {
         Facts::usual("SendGrid events")
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("Settings → Mail Settings → Event Webhooks → Create new webhook")
+    }
+
     fn check_secret(&self, secret: &str, _: &Settings) -> Result<(), ConfigError> {
         public_key(secret).map(|_| ())
     }

@@ -38,6 +38,10 @@ impl Provider for Shopify {
         }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("Settings → Notifications → Webhooks → Create webhook")
+    }
+
     fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
         vec![SIGNATURE.declared()]
     }

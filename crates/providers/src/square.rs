@@ -32,6 +32,10 @@ impl Provider for Square {
         }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("Developer Console → your application → Webhooks → Subscriptions")
+    }
+
     fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
         vec![SIGNATURE.declared()]
     }

@@ -34,6 +34,10 @@ impl Provider for StandardWebhooks {
         }
     }
 
+    fn steps(&self, webhook_url: &str) -> Vec<String> {
+        vec![format!("Give the sender the address {webhook_url} and the source's secret.")]
+    }
+
     fn check_secret(&self, secret: &str, _: &Settings) -> Result<(), ConfigError> {
         checking_key(secret).map(|_| ())
     }

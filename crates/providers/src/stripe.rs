@@ -28,6 +28,10 @@ impl Provider for Stripe {
         Facts::usual("Stripe")
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("Workbench (or Developers) → Webhooks → Add destination")
+    }
+
     fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
         vec![SignedHeader::hex("stripe-signature")]
     }

@@ -42,6 +42,17 @@ impl Provider for Telegram {
         }
     }
 
+    /// Telegram has no form for it.
+    fn steps(&self, webhook_url: &str) -> Vec<String> {
+        vec![
+            "Set bot_token to what @BotFather gave you, and ask for this set-up again: it registers the webhook."
+                .to_owned(),
+            format!(
+                "Or call the bot API's setWebhook with the url {webhook_url} and the source's secret as secret_token."
+            ),
+        ]
+    }
+
     fn settings(&self) -> &'static [Setting] {
         SETTINGS
     }

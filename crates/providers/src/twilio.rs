@@ -46,6 +46,10 @@ impl Provider for Twilio {
         }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("Phone Numbers → Manage → Active numbers → your number → Configure")
+    }
+
     fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
         vec![SignedHeader::exact("x-twilio-signature")]
     }

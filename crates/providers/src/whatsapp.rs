@@ -38,6 +38,10 @@ impl Provider for WhatsApp {
         }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("developers.facebook.com → your app → WhatsApp → Configuration → Webhook")
+    }
+
     fn settings(&self) -> &'static [Setting] {
         SETTINGS
     }

@@ -34,6 +34,10 @@ impl Provider for Zendesk {
         Facts { patience: Duration::from_secs(12), id_is_signed: false, ..Facts::usual("Zendesk") }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("Admin Center → Apps and integrations → Actions and webhooks → Webhooks")
+    }
+
     fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
         vec![SIGNATURE.declared(), SignedHeader::exact("x-zendesk-webhook-signature-timestamp")]
     }

@@ -36,6 +36,10 @@ impl Provider for Generic {
         Facts { id_is_signed: false, secret: SecretNeed::Generated, ..Facts::usual("Generic") }
     }
 
+    fn steps(&self, webhook_url: &str) -> Vec<String> {
+        vec![format!("Give the sender the address {webhook_url} and the source's secret.")]
+    }
+
     fn facts_for(&self, settings: &Settings) -> Facts {
         let Ok(plan) = Plan::read(settings) else {
             return self.facts();

@@ -45,6 +45,10 @@ impl Provider for Slack {
         }
     }
 
+    fn place(&self) -> Option<&'static str> {
+        Some("api.slack.com/apps → your app → Event Subscriptions → Request URL")
+    }
+
     fn settings(&self) -> &'static [Setting] {
         SETTINGS
     }
