@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 
@@ -21,8 +21,12 @@ pub struct Seen {
     pub authorization: String,
     /// The `Idempotency-Key` header.
     pub idempotency_key: String,
-    /// The body; null if there was none.
+    /// All headers.
+    pub headers: HeaderMap,
+    /// The body as JSON; null if it is not.
     pub body: Value,
+    /// The body, byte for byte.
+    pub bytes: Vec<u8>,
 }
 
 /// What to answer.
@@ -118,11 +122,14 @@ async fn read(request: Request<Incoming>) -> Seen {
     };
     let line = format!("{} {}", request.method(), request.uri());
     let (authorization, idempotency_key) = (header("authorization"), header("idempotency-key"));
-    let body = request.into_body().collect().await.expect("a body");
+    let headers = request.headers().clone();
+    let bytes = request.into_body().collect().await.expect("a body").to_bytes().to_vec();
     Seen {
         line,
         authorization,
         idempotency_key,
-        body: serde_json::from_slice(&body.to_bytes()).unwrap_or(Value::Null),
+        headers,
+        body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+        bytes,
     }
 }

@@ -37,7 +37,7 @@ pub struct Trigger {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: u32,
     /// Print the request and send nothing; `webhookctl verify` reads it
-    #[arg(long, requires = "secret")]
+    #[arg(long, requires = "secret", conflicts_with_all = ["duplicate", "repeat"])]
     print: bool,
 }
 
@@ -118,7 +118,7 @@ impl Trigger {
     ) -> anyhow::Result<()> {
         let request = self.signed(provider, sample, source, secret)?;
         if self.print {
-            return Ok(output::print(&as_text(&request))?);
+            return Ok(output::print_exact(&as_file(&request))?);
         }
         let times = if self.duplicate { 2 } else { 1 };
         for _ in 0..times {
@@ -137,7 +137,7 @@ impl Trigger {
         secret: &str,
     ) -> anyhow::Result<SignedRequest> {
         let settings: Settings = source.settings.clone();
-        let late = Duration::from_secs(source.tolerance_s.unwrap_or(300) + 60);
+        let late = Duration::from_secs(source.tolerance_s.unwrap_or(300).saturating_add(60));
         let now = now();
         let at = if self.stale { now.before(late) } else { now };
         let id = random_id();
@@ -165,15 +165,15 @@ fn line(status: u16, body: &str) -> String {
     format!("{status} {}", escape(body))
 }
 
-/// The request as it goes over the wire, for a file.
-fn as_text(request: &SignedRequest) -> String {
-    let mut text = format!("{} {}\n", request.method, request.url);
+/// The request as it goes over the wire, for a file: a line break more would break the signature.
+fn as_file(request: &SignedRequest) -> Vec<u8> {
+    let mut file = format!("{} {}\n", request.method, escape(&request.url)).into_bytes();
     for (name, value) in &request.headers {
-        text.push_str(&format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes())));
+        file.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\n"].concat());
     }
-    text.push('\n');
-    text.push_str(&String::from_utf8_lossy(&request.body));
-    text
+    file.push(b'\n');
+    file.extend(&request.body);
+    file
 }
 
 pub fn now() -> Timestamp {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use serde_json::json;
+use serde::Serialize;
 use wakepost_domain::Timestamp;
 use wakepost_providers::{
     Check, OtherSecret, Provider, Refusal, Settings, SignedRequest, explain, registry,
@@ -18,9 +18,12 @@ use super::trigger::now;
 use crate::exit::Usage;
 use crate::output::{self, Cell, Fields, Paint};
 
-/// The file holds a request as it went over the wire: a line with the method and the URL, the headers, an empty
-/// line, the body. `webhookctl trigger --print` writes one; so do most proxies and request recorders.
+const NOTES: &str = "The file holds a request as it went over the wire: a line with the method and the URL, the \
+                     headers, an empty line, the body. `webhookctl trigger --print` writes one; so do most \
+                     proxies and request recorders. Exit code: 0 accepted, 1 refused, 2 wrong usage.";
+
 #[derive(Args)]
+#[command(after_help = NOTES)]
 pub struct Verify {
     /// Who sent it: github, stripe, slack …
     provider: String,
@@ -29,8 +32,8 @@ pub struct Verify {
     /// The signing secret; several are tried in turn
     #[arg(long, required = true, env = "WAKEPOST_SOURCE_SECRET", hide_env_values = true)]
     secret: Vec<String>,
-    /// A setting of the source, where the check needs one
-    #[arg(long = "set", value_name = "NAME=VALUE")]
+    /// A setting of the source, where the check needs one; may be repeated
+    #[arg(long = "setting", value_name = "NAME=TEXT")]
     settings: Vec<Setting>,
     /// The address that was registered at the provider, where that is signed
     #[arg(long, value_name = "URL")]
@@ -66,25 +69,22 @@ impl Verify {
             tolerance: tolerance.unwrap_or(provider.facts_for(&settings).tolerance),
         };
         let verdict = provider.verify(&request.as_request(), &check);
-        let mut fields = Vec::new();
+        let mut said = Said::default();
         match &verdict {
             Ok(verified) => {
-                fields.push(("verdict", "accepted".to_owned()));
-                if secrets.len() > 1 {
-                    fields.push(("secret", format!("the {}.", verified.secret_index + 1)));
-                }
-                if let Some(signed_at) = verified.signed_at {
-                    fields.push(("signed at", signed_at.to_string()));
-                }
-                fields.extend(mapped(provider, &request, &settings));
+                said.verdict = "accepted";
+                said.secret = (secrets.len() > 1)
+                    .then(|| format!("{} of {}", verified.secret_index + 1, secrets.len()));
+                said.signed_at = verified.signed_at.map(|at| at.to_string());
+                said.map(provider, &request, &settings);
             }
             Err(refusal) => {
-                fields.push(("verdict", refusal.verdict().as_str().to_owned()));
-                fields.push(("reason", refusal.to_string()));
-                fields.extend(hint(provider, &request, &check, refusal));
+                said.verdict = refusal.verdict().as_str();
+                said.reason = Some(refusal.to_string());
+                said.hint = hint(provider, &request, &check, refusal);
             }
         }
-        show(&fields, as_json)?;
+        said.print(as_json)?;
         match verdict {
             Ok(_) => Ok(()),
             Err(_) => Err(anyhow::anyhow!("the request would be refused")),
@@ -92,20 +92,65 @@ impl Verify {
     }
 }
 
-fn mapped(
-    provider: &dyn Provider,
-    request: &SignedRequest,
-    settings: &Settings,
-) -> Vec<(&'static str, String)> {
-    match provider.map(&request.as_request(), settings) {
-        Err(reason) => vec![("mapping", format!("unmapped: {reason}"))],
-        Ok(events) => events
-            .into_iter()
-            .flat_map(|event| {
-                let id = event.dedup_key.unwrap_or_else(|| "the body's hash".to_owned());
-                [("event", event.event_type), ("dedup key", id)]
-            })
-            .collect(),
+/// What there is to say of a request.
+#[derive(Default, Serialize)]
+struct Said {
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signed_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unmapped: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    events: Vec<SaidEvent>,
+}
+
+/// One event that it tells of.
+#[derive(Serialize)]
+struct SaidEvent {
+    event: String,
+    /// `None`: the body's hash.
+    dedup_key: Option<String>,
+}
+
+impl Said {
+    fn map(&mut self, provider: &dyn Provider, request: &SignedRequest, settings: &Settings) {
+        match provider.map(&request.as_request(), settings) {
+            Err(reason) => self.unmapped = Some(reason.to_string()),
+            Ok(events) => {
+                let events = events.into_iter();
+                self.events = events
+                    .map(|event| SaidEvent { event: event.event_type, dedup_key: event.dedup_key })
+                    .collect();
+            }
+        }
+    }
+
+    fn print(&self, as_json: bool) -> anyhow::Result<()> {
+        if as_json {
+            let text = serde_json::to_string(self)?;
+            return Ok(output::print(&output::json::pretty(&text)?)?);
+        }
+        let text = |text: &Option<String>| text.as_deref().map(Cell::new);
+        let mut shown = Fields::default()
+            .line("verdict", Cell::new(self.verdict))
+            .line_if("secret", text(&self.secret))
+            .line_if("signed at", text(&self.signed_at))
+            .line_if("reason", text(&self.reason))
+            .line_if("hint", text(&self.hint))
+            .line_if("unmapped", text(&self.unmapped));
+        for event in &self.events {
+            let dedup_key = event.dedup_key.as_deref().unwrap_or("the body's hash");
+            shown = shown
+                .line("event", Cell::new(&event.event))
+                .line("dedup key", Cell::new(dedup_key));
+        }
+        Ok(output::print(&shown.render(Paint::for_stdout()))?)
     }
 }
 
@@ -114,23 +159,9 @@ fn hint(
     request: &SignedRequest,
     check: &Check<'_>,
     refusal: &Refusal,
-) -> Option<(&'static str, String)> {
+) -> Option<String> {
     let nobody: [OtherSecret<'_>; 0] = [];
-    let found = explain(provider, &request.as_request(), check, refusal, &nobody);
-    found.map(|text| ("hint", text))
-}
-
-fn show(fields: &[(&'static str, String)], as_json: bool) -> anyhow::Result<()> {
-    if as_json {
-        let object: serde_json::Map<String, serde_json::Value> =
-            fields.iter().map(|(name, value)| (name.replace(' ', "_"), json!(value))).collect();
-        return Ok(output::print(&serde_json::to_string_pretty(&object)?)?);
-    }
-    let mut shown = Fields::default();
-    for (name, value) in fields {
-        shown = shown.line(name, Cell::new(value));
-    }
-    Ok(output::print(&shown.render(Paint::for_stdout()))?)
+    explain(provider, &request.as_request(), check, refusal, &nobody)
 }
 
 fn read_file(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
@@ -199,7 +230,7 @@ mod tests {
     fn what_is_no_request_is_refused_in_words() {
         for bad in ["", "hello", "POST /x\nno colon\n\n", "post /x\n\n", "POST\n\n", "X-A: 1\n\n{}"]
         {
-            let error = read_request(bad.as_bytes()).unwrap_err().to_string();
+            let error = read_request(bad.as_bytes()).err().expect("it is refused").to_string();
             assert!(error.contains("not a saved request"), "{bad:?}: {error}");
         }
     }

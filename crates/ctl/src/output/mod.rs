@@ -20,16 +20,16 @@ pub use fields::Fields;
 pub use paint::{Paint, Tone};
 pub use table::Table;
 
-/// Prints to standard output. A reader that has seen enough (`| head`) is no error.
+/// Prints to standard output, with a line break at the end. A reader that has seen enough (`| head`) is no error.
 pub fn print(text: &str) -> io::Result<()> {
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    print_exact(format!("{text}{end}").as_bytes())
+}
+
+/// Prints bytes for a file, with nothing added.
+pub fn print_exact(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| {
-        if !text.is_empty() && !text.ends_with('\n') {
-            out.write_all(b"\n")?;
-        }
-        out.flush()
-    });
-    match written {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }

@@ -31,7 +31,9 @@ pub fn webhookctl(url: &str) -> Run {
 /// The program without a server and key.
 pub fn bare() -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_webhookctl"));
-    command.env_remove("WAKEPOST_URL").env_remove("WAKEPOST_KEY");
+    for variable in ["WAKEPOST_URL", "WAKEPOST_KEY", "WAKEPOST_SOURCE_SECRET"] {
+        command.env_remove(variable);
+    }
     Run { command, stdin: String::new() }
 }
 

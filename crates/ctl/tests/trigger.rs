@@ -1,0 +1,195 @@
+//! `webhookctl trigger`: what is sent, and how it is signed.
+
+mod program;
+mod signing;
+#[path = "../../client/tests/stand_in/mod.rs"]
+mod stand_in;
+
+use program::{Ran, webhookctl};
+use serde_json::{Value, json};
+use signing::{PUBLIC_URL, keys, provider, settings, verdict};
+use stand_in::{Seen, StandIn, json_answer};
+use wakepost_providers::{Provider, Refusal, Why, registry};
+
+const SECRET: &str = "whsec_ours";
+
+fn source(provider: &dyn Provider) -> Value {
+    json!({"id": "src_1", "provider": provider.name(), "ingest_url": PUBLIC_URL,
+        "tolerance_s": 300, "settings": settings(provider)})
+}
+
+/// A server with one source, which takes everything.
+fn server(name: &str) -> StandIn {
+    let source = source(provider(name));
+    StandIn::start(move |seen| match seen.line.as_str() {
+        "GET /api/v1/sources?limit=500" => {
+            json_answer(200, json!({"data": [source], "next_cursor": null}))
+        }
+        "GET /api/v1/sources/src_1" => json_answer(200, source.clone()),
+        "POST /in/src_1" => json_answer(202, json!({"said": "\u{9b}2J"})),
+        "POST /api/v1/sources/src_1/test" => json_answer(
+            200,
+            json!({"event_type": "x", "status_code": 401, "body": {"code": "bad\u{9b}"}}),
+        ),
+        other => panic!("{other}"),
+    })
+}
+
+/// Sends the first sample, signed here with `secret`.
+fn signed_here<const N: usize>(server: &StandIn, name: &str, secret: &str, more: [&str; N]) -> Ran {
+    let event = provider(name).samples()[0].event_type;
+    let secret = format!("--secret={secret}");
+    webhookctl(&server.url).args(["trigger", name, event, &secret]).args(more).run()
+}
+
+/// What reached the source.
+fn delivered(server: &StandIn) -> Vec<Seen> {
+    server.seen().into_iter().filter(|seen| seen.line == "POST /in/src_1").collect()
+}
+
+#[test]
+fn without_an_event_the_samples_are_listed() {
+    let server = server("github");
+    let ran = webhookctl(&server.url).args(["trigger", "github"]).run();
+    ran.ends_with(0);
+    let samples = provider("github").samples().iter().map(|sample| sample.event_type);
+    assert_eq!(ran.stdout.lines().collect::<Vec<_>>(), samples.collect::<Vec<_>>());
+    assert_eq!(ran.stderr, "say which: webhookctl trigger github EVENT\n");
+    assert!(server.lines().is_empty());
+}
+
+#[test]
+fn what_there_is_no_sample_of_is_refused_with_what_there_is() {
+    let server = server("github");
+    let ran = webhookctl(&server.url).args(["trigger", "githubb", "push"]).run();
+    ran.ends_with(2);
+    assert!(ran.stderr.contains("no provider \"githubb\"; there are github, gitlab"));
+    let ran = webhookctl(&server.url).args(["trigger", "github", "pushh"]).run();
+    ran.ends_with(2);
+    assert!(ran.stderr.contains("github has no sample \"pushh\"; there are "), "{}", ran.stderr);
+    assert!(ran.stderr.contains(provider("github").samples()[0].event_type));
+    assert!(server.lines().is_empty());
+}
+
+#[test]
+fn with_a_secret_every_providers_request_is_signed_here_as_it_would() {
+    for provider in registry::all() {
+        let name = provider.name();
+        let (server, keys) = (server(name), keys(*provider));
+        let ran = signed_here(&server, name, &keys.signs, ["--source", "src_1"]);
+        ran.ends_with(0);
+        assert_eq!(ran.stdout, "202 {\"said\":\"\\u{9b}2J\"}\n", "{name}");
+        assert_eq!(server.lines(), ["GET /api/v1/sources/src_1", "POST /in/src_1"]);
+        let seen = &delivered(&server)[0];
+        let verdict = verdict(*provider, &keys.verifies, &seen.headers, &seen.bytes);
+        assert!(verdict.is_ok(), "{name}: {verdict:?}");
+        assert!(!seen.authorization.starts_with("Bearer k"), "{name} got the API key");
+    }
+}
+
+#[test]
+fn a_bad_signature_is_bad() {
+    let server = server("stripe");
+    signed_here(&server, "stripe", SECRET, ["--bad-signature"]).ends_with(0);
+    let (stripe, seen) = (provider("stripe"), &delivered(&server)[0]);
+    let verdict = verdict(stripe, SECRET, &seen.headers, &seen.bytes);
+    assert_eq!(verdict, Err(Refusal::Signature(Why::Mismatch)));
+}
+
+#[test]
+fn a_stale_request_is_well_signed_and_too_old() {
+    let server = server("stripe");
+    signed_here(&server, "stripe", SECRET, ["--stale"]).ends_with(0);
+    let (stripe, seen) = (provider("stripe"), &delivered(&server)[0]);
+    let verdict = verdict(stripe, SECRET, &seen.headers, &seen.bytes);
+    assert!(matches!(verdict, Err(Refusal::Stale { ahead: false, .. })), "{verdict:?}");
+}
+
+#[test]
+fn a_duplicate_is_the_same_request_twice() {
+    let server = server("stripe");
+    let ran = signed_here(&server, "stripe", SECRET, ["--duplicate"]);
+    ran.ends_with(0);
+    assert_eq!(ran.stdout.lines().count(), 2);
+    let seen = delivered(&server);
+    assert_eq!(seen.len(), 2);
+    assert_eq!(seen[0], seen[1]);
+}
+
+#[test]
+fn repeats_are_different_requests() {
+    let server = server("stripe");
+    let ran = signed_here(&server, "stripe", SECRET, ["--repeat", "3"]);
+    ran.ends_with(0);
+    assert_eq!(ran.stdout.lines().count(), 3);
+    let (stripe, seen) = (provider("stripe"), delivered(&server));
+    assert_eq!(seen.len(), 3);
+    for (at, one) in seen.iter().enumerate() {
+        verdict(stripe, SECRET, &one.headers, &one.bytes).expect("well signed");
+        assert!(seen[..at].iter().all(|other| other.bytes != one.bytes));
+    }
+}
+
+#[test]
+fn a_printed_request_is_not_sent() {
+    let server = server("github");
+    let ran = signed_here(&server, "github", SECRET, ["--print"]);
+    ran.ends_with(0);
+    assert!(ran.stdout.starts_with(&format!("POST {PUBLIC_URL}\n")), "{}", ran.stdout);
+    assert!(ran.stdout.contains("\nx-hub-signature-256: sha256="));
+    assert!(ran.stdout.contains("\n\n{"));
+    assert_eq!(server.lines(), ["GET /api/v1/sources?limit=500"]);
+}
+
+#[test]
+fn without_a_secret_the_server_signs() {
+    let server = server("github");
+    let event = provider("github").samples()[0].event_type;
+    for (flag, variant) in
+        [("--bad-signature", "bad_signature"), ("--stale", "stale"), ("--duplicate", "duplicate")]
+    {
+        let ran = webhookctl(&server.url).args(["trigger", "github", event, flag]).run();
+        ran.ends_with(0);
+        assert_eq!(ran.stdout, "401 {\"code\":\"bad\\u{9b}\"}\n");
+        let tried = server.seen().pop().expect("a call");
+        assert_eq!(tried.line, "POST /api/v1/sources/src_1/test");
+        assert_eq!(tried.body, json!({"event_type": event, "variant": variant}));
+    }
+    let args = ["trigger", "github", event, "--source", "src_1"];
+    webhookctl(&server.url).args(args).run().ends_with(0);
+    assert_eq!(server.seen().pop().expect("a call").body, json!({"event_type": event}));
+    assert!(delivered(&server).is_empty());
+}
+
+#[test]
+fn flags_that_contradict_each_other_are_wrong_usage() {
+    let server = server("github");
+    let event = provider("github").samples()[0].event_type;
+    for flags in [
+        ["--bad-signature", "--stale"],
+        ["--stale", "--duplicate"],
+        ["--print", "--source=src_1"],
+        ["--repeat", "0"],
+    ] {
+        webhookctl(&server.url).args(["trigger", "github", event]).args(flags).run().ends_with(2);
+    }
+    signed_here(&server, "github", SECRET, ["--print", "--repeat", "2"]).ends_with(2);
+    assert!(server.lines().is_empty());
+}
+
+#[test]
+fn the_source_must_be_one() {
+    let server = StandIn::start(|_| {
+        json_answer(
+            200,
+            json!({"data": [{"id": "src_1", "provider": "github"}, {"id": "src_2", "provider": "github"}]}),
+        )
+    });
+    let samples = |name| provider(name).samples()[0].event_type;
+    let ran = webhookctl(&server.url).args(["trigger", "github", samples("github")]).run();
+    ran.ends_with(2);
+    assert!(ran.stderr.contains("say which with --source: src_1, src_2"));
+    let ran = webhookctl(&server.url).args(["trigger", "stripe", samples("stripe")]).run();
+    ran.ends_with(2);
+    assert!(ran.stderr.contains("webhookctl sources create stripe"));
+}
