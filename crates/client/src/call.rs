@@ -116,6 +116,10 @@ pub(crate) fn put<'a>(path: &'a [&'a str], body: &impl Serialize) -> Parts<'a> {
     Parts::new(Method::PUT, path).body(body)
 }
 
+pub(crate) fn patch<'a>(path: &'a [&'a str], body: &impl Serialize) -> Parts<'a> {
+    Parts::new(Method::PATCH, path).body(body)
+}
+
 pub(crate) fn delete<'a>(path: &'a [&'a str]) -> Parts<'a> {
     Parts::new(Method::DELETE, path)
 }

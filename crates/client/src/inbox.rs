@@ -129,7 +129,7 @@ pub struct Work {
     pub replayed_as: Option<String>,
 }
 
-/// One request that brought an event.
+/// One request that was received.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Receipt {
@@ -146,6 +146,35 @@ pub struct Receipt {
     pub address: Option<String>,
     /// When.
     pub received_at: Option<String>,
+    /// The event it became or repeated.
+    pub event_id: Option<String>,
+    /// How long it took, in microseconds.
+    pub latency_us: Option<i64>,
+    /// What an operator should know.
+    pub detail: Option<String>,
+    /// What the class is concluded from.
+    #[serde(deserialize_with = "or_default")]
+    pub evidence: Option<Evidence>,
+}
+
+/// A duplicate beside the first of its kind.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Evidence {
+    /// How long after the first it came.
+    pub seconds_after: Option<u64>,
+    /// Whether it has the first's id.
+    pub same_id: Option<bool>,
+    /// Whether it has the first's body.
+    pub same_body: Option<bool>,
+    /// Whether it has the first's signature; `None` where that says nothing.
+    pub same_signature: Option<bool>,
+    /// Whether it came from where the first did.
+    pub same_address: Option<bool>,
+    /// What the provider's retry header said.
+    pub retry_header: Option<String>,
+    /// How our own earlier answer failed.
+    pub our_fault: Option<String>,
 }
 
 /// An event as the server writes it: a detail has an `envelope`, a list item may have its fields on top.

@@ -36,7 +36,7 @@ pub use client::Client;
 pub use dead_letters::{DeadLetter, DeadLetterQuery};
 pub use effects::{Begun, Decision, Effect, NewEffect, OnDoubt};
 pub use error::{Error, FieldError, Problem};
-pub use inbox::{Actor, Envelope, Event, InboxQuery, Message, Receipt, Subject, Work};
+pub use inbox::{Actor, Envelope, Event, Evidence, InboxQuery, Message, Receipt, Subject, Work};
 pub use jobs::{CancelOn, Job, JobLease, JobQuery, JobRun, NewJob, Replay, Replayed, Scope};
 pub use keys::{Key, KeyQuery, NewKey};
 pub use lease::{
@@ -44,5 +44,8 @@ pub use lease::{
     LeasedJob, LeasedJobs, Progress,
 };
 pub use page::{Moved, Nothing, Page};
-pub use sources::{Executor, NewSource, Source, SourceQuery, Trial, Tried};
+pub use sources::{
+    Executor, NewSource, Rotation, SECRET_SETTING, Source, SourceFields, SourceQuery, SourceSetup,
+    SourceStatus, Trial, Tried,
+};
 pub use tenants::{NewTenant, Tenant, TenantQuery};

@@ -1,30 +1,20 @@
 //! Sources: who may send, how it is checked, and what becomes of it.
 
+mod fields;
+mod standing;
+
 use http_body_util::Full;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::call::{get, post};
+use crate::call::{delete, get, patch, post};
 use crate::lenient::{names, null_as_default};
-use crate::{Call, Client, Error, Page};
+use crate::{Call, Client, Error, Moved, Nothing, Page, Receipt};
+pub use fields::{Executor, NewSource, Rotation, SourceFields};
+pub use standing::{SourceSetup, SourceStatus, Trial, Tried};
 
-/// How a job reaches its agent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Executor {
-    /// A worker asks for it.
-    Pull,
-    /// It is posted to the agent.
-    Http {
-        /// Where to.
-        url: String,
-    },
-    /// A local command runs it.
-    Exec {
-        /// Its name in `wakepost.toml`.
-        name: String,
-    },
-}
+/// What the server shows in place of a secret setting's value.
+pub const SECRET_SETTING: &str = "(secret)";
 
 /// One source.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -49,11 +39,25 @@ pub struct Source {
     /// What it still needs.
     #[serde(deserialize_with = "names")]
     pub missing_settings: Vec<String>,
-    /// The adapter's settings, secrets left out.
+    /// What is wrong with its set-up, although nothing is missing.
+    pub warning: Option<String>,
+    /// Whether it has a secret.
+    pub has_secret: Option<bool>,
+    /// Until when the secret before the current one is accepted.
+    pub previous_expires_at: Option<String>,
+    /// The adapter's settings; of a secret one only [`SECRET_SETTING`].
     #[serde(deserialize_with = "null_as_default")]
     pub settings: Map<String, Value>,
     /// How far a signed time may be off.
     pub tolerance_s: Option<u64>,
+    /// The largest body.
+    pub max_body_bytes: Option<u64>,
+    /// How long a dedup key blocks a second job.
+    pub dedup_window_s: Option<u64>,
+    /// Whether the body's hash is a second dedup key.
+    pub dedup_body: Option<bool>,
+    /// What tells its events apart in place of the provider's id.
+    pub dedup_key: Option<String>,
     /// Which event types make a job; empty: all.
     #[serde(deserialize_with = "null_as_default")]
     pub filter: Vec<String>,
@@ -67,17 +71,23 @@ pub struct Source {
     pub owner: Option<String>,
     /// How often its jobs are tried.
     pub max_attempts: Option<u32>,
+    /// How long a failed job waits, attempt by attempt.
+    pub backoff_s: Option<Vec<u64>>,
     /// How many of its jobs may run at once.
     pub concurrency: Option<u32>,
     /// How long a lease lasts.
     pub lease_s: Option<u64>,
     /// How long a run may take.
     pub run_timeout_s: Option<u64>,
+    /// How many requests it takes in a second, on each node.
+    pub rate_per_s: Option<f64>,
     /// The networks it accepts from; empty: any.
     #[serde(deserialize_with = "null_as_default")]
     pub allow_from: Vec<String>,
     /// When it was made.
     pub created_at: Option<String>,
+    /// When it was last changed.
+    pub updated_at: Option<String>,
     /// The secret, if the server made it: shown once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
@@ -97,109 +107,13 @@ impl std::fmt::Debug for Source {
     }
 }
 
-/// A source to create: only `provider` is needed.
-#[derive(Clone, PartialEq, Default, Serialize)]
-pub struct NewSource {
-    /// Which adapter understands its requests.
-    pub provider: String,
-    /// Its name for people.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// What its requests are checked with. `None`: the server makes one where the provider allows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub secret: Option<String>,
-    /// The adapter's settings.
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub settings: Map<String, Value>,
-    /// Off: it answers 404.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub enabled: Option<bool>,
-    /// Who is in charge of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
-    /// Do not check its requests.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unsigned: Option<bool>,
-    /// How far a signed time may be off.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tolerance_s: Option<u64>,
-    /// The largest body.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_body_bytes: Option<u64>,
-    /// How long a dedup key blocks a second job.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dedup_window_s: Option<u64>,
-    /// Which event types make a job.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub filter: Vec<String>,
-    /// Which queue its jobs wait in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<String>,
-    /// How its jobs run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub executor: Option<Executor>,
-    /// How often its jobs are tried.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_attempts: Option<u32>,
-    /// How long a failed job waits, attempt by attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub backoff_s: Option<Vec<u64>>,
-    /// How long a run may take.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub run_timeout_s: Option<u64>,
-    /// How long a lease lasts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lease_s: Option<u64>,
-    /// How many of its jobs may run at once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub concurrency: Option<u32>,
-    /// The networks it accepts from.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub allow_from: Vec<String>,
-    /// Further fields of the API, by name.
-    #[serde(flatten)]
-    pub other: Map<String, Value>,
-}
-
-impl std::fmt::Debug for NewSource {
-    /// Without its secret and settings.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NewSource")
-            .field("provider", &self.provider)
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Which sources to list.
+/// Which sources, or which receipts of one, to list.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct SourceQuery {
     /// How many.
     pub limit: Option<u32>,
     /// From where.
     pub cursor: Option<String>,
-}
-
-/// A request to try a source with.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Trial {
-    /// What happened, by one of the provider's samples.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub event_type: Option<String>,
-    /// What is wrong with it: `bad_signature`, `stale` or `duplicate`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub variant: Option<String>,
-}
-
-/// What a source answered.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Tried {
-    /// What was sent.
-    pub event_type: String,
-    /// The HTTP status.
-    pub status_code: u16,
-    /// The body.
-    pub body: Value,
 }
 
 impl Client {
@@ -239,5 +153,45 @@ impl Client {
     /// `GET /sources/{id}`
     pub fn get_source(&self, id: &str) -> Call<Source> {
         self.call(get(&["sources", id]))
+    }
+
+    /// `PATCH /sources/{id}`
+    pub fn update_source(&self, id: &str, change: &SourceFields) -> Call<Source> {
+        self.call(patch(&["sources", id], change))
+    }
+
+    /// `DELETE /sources/{id}`: its events and jobs stay.
+    pub fn delete_source(&self, id: &str) -> Call<Nothing> {
+        self.call(delete(&["sources", id]))
+    }
+
+    /// `POST /sources/{id}/rotate`
+    pub fn rotate_source(&self, id: &str, rotation: &Rotation) -> Call<Source> {
+        self.call(post(&["sources", id, "rotate"], rotation))
+    }
+
+    /// `POST /sources/{id}/enable`
+    pub fn enable_source(&self, id: &str) -> Call<Moved> {
+        self.call(post(&["sources", id, "enable"], &json!({})))
+    }
+
+    /// `POST /sources/{id}/disable`: it answers 404 from now on.
+    pub fn disable_source(&self, id: &str) -> Call<Moved> {
+        self.call(post(&["sources", id, "disable"], &json!({})))
+    }
+
+    /// `GET /sources/{id}/status`
+    pub fn source_status(&self, id: &str) -> Call<SourceStatus> {
+        self.call(get(&["sources", id, "status"]))
+    }
+
+    /// `POST /sources/{id}/setup`: registers it at its provider, or says how.
+    pub fn set_up_source(&self, id: &str) -> Call<SourceSetup> {
+        self.call(post(&["sources", id, "setup"], &json!({})))
+    }
+
+    /// `GET /sources/{id}/receipts`: its latest requests that were refused or repeated.
+    pub fn source_receipts(&self, id: &str, query: &SourceQuery) -> Call<Page<Receipt>> {
+        self.call(get(&["sources", id, "receipts"]).query(query))
     }
 }

@@ -63,7 +63,9 @@ fn next_after(problem: &Problem) -> Option<String> {
         (401, _) => "check the key (--key or WAKEPOST_KEY): it is unknown, expired or revoked",
         (403, _) => "use a key with a higher role: `webhookctl keys list` shows what there is",
         (404, _) => "check the id; with a key for all tenants, say which with --tenant",
-        (409, "invalid_state") => "look at where it stands: `webhookctl jobs inspect ID`",
+        (409, "invalid_state") => {
+            "look at where it stands: `webhookctl jobs inspect ID` or `webhookctl sources status ID`"
+        }
         (422, _) => "correct what is named above; --help shows what the command takes",
         (429 | 503, _) => {
             let wait = problem.retry_after_s?;

@@ -180,7 +180,8 @@ fn sources_create_says_what_to_paste_where() {
     assert!(ran.stdout.contains("source          src_1\n"));
     assert!(ran.stdout.contains("ingest URL      http://127.0.0.1:8787/in/src_1\n"));
     assert!(ran.stdout.contains("secret          s3cret  (shown once"));
-    assert!(ran.stdout.contains("missing         bot_token\n"));
+    assert!(ran.stdout.contains("state           missing bot_token\n"));
+    assert!(ran.stderr.contains("webhookctl sources update src_1 --setting bot_token=…"));
     assert!(ran.stderr.contains("Settings → Webhooks → Add webhook"));
     assert!(ran.stderr.contains("WAKEPOST_PUBLIC_URL"));
 }

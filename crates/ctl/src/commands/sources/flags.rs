@@ -1,4 +1,4 @@
-//! Flags of `sources create` that have a form of their own.
+//! Flags of sources that have a form of their own.
 
 use std::str::FromStr;
 

@@ -1,10 +1,19 @@
 //! `webhookctl sources`
 
 mod create;
+mod delete;
+mod fields;
 mod flags;
 mod list;
 mod next_step;
+mod receipts;
+mod rotate;
+mod setup;
 mod show;
+mod status;
+mod summary;
+mod switch;
+mod update;
 
 use clap::Subcommand;
 use serde_json::Value;
@@ -21,6 +30,22 @@ pub enum Sources {
     List(list::List),
     /// Show one source
     Show(show::Show),
+    /// Change a source
+    Update(Box<update::Update>),
+    /// Say whether a source is ready, and what is missing
+    Status(status::Status),
+    /// Register a source at its provider, or say how to
+    Setup(setup::Setup),
+    /// Take a new secret; the old one is accepted for a while longer
+    Rotate(rotate::Rotate),
+    /// Accept requests again
+    Enable(switch::Switch),
+    /// Answer requests with 404 from now on
+    Disable(switch::Switch),
+    /// Delete a source; its events and jobs stay
+    Delete(delete::Delete),
+    /// List a source's latest requests that were refused or repeated
+    Receipts(receipts::Receipts),
 }
 
 impl Sources {
@@ -29,6 +54,14 @@ impl Sources {
             Sources::Create(command) => command.run(session).await,
             Sources::List(command) => command.run(session).await,
             Sources::Show(command) => command.run(session).await,
+            Sources::Update(command) => command.run(session).await,
+            Sources::Status(command) => command.run(session).await,
+            Sources::Setup(command) => command.run(session).await,
+            Sources::Rotate(command) => command.run(session).await,
+            Sources::Enable(command) => command.run(session, true).await,
+            Sources::Disable(command) => command.run(session, false).await,
+            Sources::Delete(command) => command.run(session).await,
+            Sources::Receipts(command) => command.run(session).await,
         }
     }
 }

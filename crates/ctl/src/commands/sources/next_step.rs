@@ -1,79 +1,88 @@
-//! What to do with a new source: where its URL goes, and what is still missing.
+//! What to do with a source: where its URL goes, and what is still missing.
 
 use wakepost_client::Source;
+use wakepost_providers::{Registration, SecretNeed, Settings, registry};
 
+use super::setup::numbered;
 use crate::output::escape;
 
-/// Lines to follow, ready to paste.
+/// Lines to follow after a source was made, ready to paste.
 pub fn next_step(source: &Source) -> Vec<String> {
-    let url = source.ingest_url.as_deref().unwrap_or_default();
+    let (id, url) = (escape(&source.id), source.ingest_url.as_deref().unwrap_or_default());
     let mut lines = vec![String::new()];
-    if !source.missing_settings.is_empty() {
-        lines.push(format!(
-            "still missing: {}. Set them with PATCH /api/v1/sources/{}",
-            escape(&source.missing_settings.join(", ")),
-            escape(&source.id)
-        ));
+    lines.extend(still_missing(&source.id, &source.provider, &source.missing_settings));
+    lines.push("next:".to_owned());
+    lines.extend(numbered(steps(&source.provider, url).iter().map(String::as_str)));
+    lines.push(format!("  URL     {}", escape(url)));
+    lines.extend(secret(source).map(|secret| format!("  Secret  {secret}")));
+    if registers_itself(&source.provider) {
+        lines.push(format!("or let Wakepost do it: webhookctl sources setup {id}"));
     }
-    lines.push(format!("next: {}", place(&source.provider)));
-    lines.push(format!("  URL           {}", escape(url)));
-    lines.extend(extras(source));
     if is_local(url) {
         lines.push(
             "this URL works on this machine only: set WAKEPOST_PUBLIC_URL on the server for others"
                 .to_owned(),
         );
     }
-    let watch = escape(&source.id);
-    lines.push(format!("then: webhookctl inbox list --source {watch}"));
+    lines.push(format!("then: webhookctl inbox list --source {id}"));
     lines
 }
 
-/// Where in the provider's product a webhook is set up.
-fn place(provider: &str) -> &'static str {
-    match provider {
-        "github" => {
-            "in GitHub, open the repository's (or organization's) Settings → Webhooks → Add webhook, and paste"
-        }
-        "gitlab" => {
-            "in GitLab, open the project's Settings → Webhooks → Add new webhook, and paste"
-        }
-        "stripe" => {
-            "in Stripe, open Developers → Webhooks → Add endpoint, paste the URL, then give its signing secret (whsec_…) to the source"
-        }
-        "slack" => {
-            "at api.slack.com/apps, open your app's Event Subscriptions, and paste as Request URL"
-        }
-        "discord" => {
-            "in the Discord developer portal, open General Information, and paste as Interactions Endpoint URL"
-        }
-        "linear" => "in Linear, open Settings → API → Webhooks, and paste",
-        "shopify" => "in Shopify, open Settings → Notifications → Webhooks, and paste",
-        "zendesk" => "in Zendesk, open Admin Center → Apps and integrations → Webhooks, and paste",
-        "jira" => "in Jira, open Settings → System → WebHooks, and paste",
-        "pagerduty" => "in PagerDuty, open Integrations → Generic Webhooks (v3), and paste",
-        "notion" => "in Notion, open your integration's Webhooks tab, and paste",
-        _ => "give this URL to whoever sends the webhooks",
+/// What a source must still be told, and the command that does.
+pub fn still_missing(id: &str, provider: &str, missing: &[String]) -> Vec<String> {
+    let sent = need(provider) == Some(SecretNeed::Sent);
+    let flags: Vec<String> = missing
+        .iter()
+        .filter(|name| !(sent && *name == "secret"))
+        .map(|name| match name.as_str() {
+            "secret" => "--secret …".to_owned(),
+            name => format!("--setting {}=…", escape(name)),
+        })
+        .collect();
+    let mut lines = Vec::new();
+    if !missing.is_empty() {
+        lines.push(format!("still missing: {}", escape(&missing.join(", "))));
+    }
+    if !flags.is_empty() {
+        lines.push(format!("  webhookctl sources update {} {}", escape(id), flags.join(" ")));
+    }
+    lines
+}
+
+/// What to do at the provider. A newer server may know providers that this program does not.
+fn steps(provider: &str, url: &str) -> Vec<String> {
+    match registry::find(provider) {
+        Some(provider) => provider.steps(url),
+        None => vec![format!("Give the address {url} to whoever sends the webhooks.")],
     }
 }
 
-/// What else a provider's form asks for.
-fn extras(source: &Source) -> Vec<String> {
-    let secret = match (&source.secret, source.unsigned) {
-        (Some(secret), _) => escape(secret).into_owned(),
-        (None, true) => "none: this source does not check signatures".to_owned(),
-        (None, false) => "the one you gave to the source".to_owned(),
-    };
-    match source.provider.as_str() {
-        "github" => {
-            vec!["  Content type  application/json".to_owned(), format!("  Secret        {secret}")]
+/// What to enter as the secret at the provider, unless it is the provider that makes it.
+fn secret(source: &Source) -> Option<String> {
+    match &source.secret {
+        Some(secret) => Some(escape(secret).into_owned()),
+        None if source.unsigned => Some("none: this source does not check signatures".to_owned()),
+        None if need(&source.provider) == Some(SecretNeed::Generated) => {
+            Some("the one you gave to the source".to_owned())
         }
-        "gitlab" => vec![format!("  Secret token  {secret}")],
-        "jira" | "standard-webhooks" | "generic" | "cloudevents" => {
-            vec![format!("  Secret        {secret}")]
-        }
-        _ => Vec::new(),
+        None => None,
     }
+}
+
+fn need(provider: &str) -> Option<SecretNeed> {
+    registry::find(provider).map(|provider| provider.facts().secret)
+}
+
+/// Whether the provider has an API by which Wakepost can register the source, once all settings are there.
+fn registers_itself(provider: &str) -> bool {
+    registry::find(provider).is_some_and(|provider| {
+        let all = provider.settings().iter();
+        let settings: Settings =
+            all.map(|setting| (setting.name.to_owned(), setting.example.into())).collect();
+        let webhook_url = "https://hooks.example/in/src_1";
+        let registration = Registration { webhook_url, secret: "s", settings: &settings };
+        provider.registration(&registration).is_some()
+    })
 }
 
 fn is_local(url: &str) -> bool {
@@ -84,19 +93,64 @@ fn is_local(url: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn source(provider: &str) -> Source {
+        Source {
+            id: "src_1".to_owned(),
+            provider: provider.to_owned(),
+            ingest_url: Some("https://hooks.example.com/in/src_1".to_owned()),
+            ..Source::default()
+        }
+    }
+
     #[test]
     fn github_is_told_where_to_paste_what() {
-        let source = Source {
-            id: "src_1".to_owned(),
-            provider: "github".to_owned(),
-            ingest_url: Some("https://hooks.example.com/in/src_1".to_owned()),
-            secret: Some("s3".to_owned()),
-            ..Source::default()
-        };
+        let source = Source { secret: Some("s3".to_owned()), ..source("github") };
         let text = next_step(&source).join("\n");
-        assert!(text.contains("Settings → Webhooks → Add webhook"));
-        assert!(text.contains("  URL           https://hooks.example.com/in/src_1"));
-        assert!(text.contains("  Secret        s3"));
-        assert!(!text.contains("this machine only"));
+        assert!(text.contains("Settings → Webhooks → Add webhook"), "{text}");
+        assert!(text.contains("application/json"), "{text}");
+        assert!(text.contains("\n  URL     https://hooks.example.com/in/src_1\n"), "{text}");
+        assert!(text.contains("\n  Secret  s3\n"), "{text}");
+        assert!(!text.contains("this machine only") && !text.contains("missing"), "{text}");
+    }
+
+    #[test]
+    fn every_provider_has_its_own_steps() {
+        for provider in registry::all() {
+            let text = next_step(&source(provider.name())).join("\n");
+            for step in provider.steps("https://hooks.example.com/in/src_1") {
+                assert!(text.contains(&step), "{}: {text}", provider.name());
+            }
+            assert_eq!(
+                text.contains("  Secret  "),
+                provider.facts().secret == SecretNeed::Generated
+            );
+        }
+        let unknown = next_step(&source("newer")).join("\n");
+        assert!(unknown.contains("Give the address https://hooks.example.com/in/src_1 to"));
+    }
+
+    #[test]
+    fn what_wakepost_can_register_it_offers_to() {
+        let offers =
+            |provider| next_step(&source(provider)).join("\n").contains("sources setup src_1");
+        assert!(offers("telegram"));
+        assert!(!offers("github"));
+    }
+
+    #[test]
+    fn what_is_missing_is_a_command_away() {
+        let missing =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            still_missing("src_1", "slack", &missing(&["secret", "bot_token"])),
+            [
+                "still missing: secret, bot_token",
+                "  webhookctl sources update src_1 --secret … --setting bot_token=…"
+            ]
+        );
+        // It comes with the first request.
+        let notion = still_missing("src_1", "notion", &missing(&["secret"]));
+        assert_eq!(notion, ["still missing: secret"]);
+        assert!(still_missing("src_1", "github", &[]).is_empty());
     }
 }

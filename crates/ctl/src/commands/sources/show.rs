@@ -6,7 +6,7 @@ use wakepost_client::Source;
 use super::executor_words;
 use super::list::state;
 use crate::output::when::absolute;
-use crate::output::{self, Cell, Fields};
+use crate::output::{self, Cell, Fields, Tone};
 use crate::session::Session;
 
 #[derive(Args)]
@@ -31,6 +31,11 @@ fn fields(session: &Session, source: &Source) -> Fields {
     let list = |list: &[String]| (!list.is_empty()).then(|| Cell::new(&list.join(", ")));
     let count = |count: Option<u64>| count.map(|count| Cell::new(&count.to_string()));
     let seconds = |s: Option<u64>| s.map(|s| Cell::new(&format!("{s} s")));
+    let old_secret = source.previous_expires_at.as_deref().map(|at| absolute(session.now, at));
+    let backoff = source.backoff_s.as_ref().map(|waits| {
+        let waits: Vec<String> = waits.iter().map(u64::to_string).collect();
+        format!("{} s", waits.join(", "))
+    });
     let created = source.created_at.as_deref();
     let mut fields = Fields::default()
         .line("source", Cell::new(&source.id))
@@ -39,15 +44,24 @@ fn fields(session: &Session, source: &Source) -> Fields {
         .line_if("tenant", text(&source.tenant))
         .line("state", state(source))
         .line("ingest URL", Cell::maybe(source.ingest_url.as_deref()))
+        .line_if("warning", source.warning.as_deref().map(|text| Cell::toned(Tone::Warn, text)))
+        .line_if("old secret", old_secret.map(|at| Cell::new(&format!("accepted until {at}"))))
         .line_if("filter", list(&source.filter))
         .line_if("executor", source.executor.as_ref().map(|e| Cell::new(&executor_words(e))))
         .line_if("priority", text(&source.priority))
         .line_if("mode", text(&source.mode))
         .line_if("owner", text(&source.owner))
         .line_if("attempts", count(source.max_attempts.map(u64::from)))
+        .line_if("backoff", backoff.map(|text| Cell::new(&text)))
         .line_if("concurrency", count(source.concurrency.map(u64::from)))
         .line_if("lease", seconds(source.lease_s))
         .line_if("run timeout", seconds(source.run_timeout_s))
+        .line_if("tolerance", seconds(source.tolerance_s))
+        .line_if("largest body", source.max_body_bytes.map(|n| Cell::new(&format!("{n} bytes"))))
+        .line_if("dedup key", text(&source.dedup_key))
+        .line_if("dedup window", seconds(source.dedup_window_s))
+        .line_if("dedup body", source.dedup_body.map(|on| Cell::new(if on { "yes" } else { "no" })))
+        .line_if("rate", source.rate_per_s.map(|rate| Cell::new(&format!("{rate} per s"))))
         .line_if("accepts from", list(&source.allow_from))
         .line_if("created", created.map(|at| Cell::new(&absolute(session.now, at))));
     for (name, value) in &source.settings {

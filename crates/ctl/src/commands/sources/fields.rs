@@ -1,0 +1,128 @@
+//! The flags that set a source's fields, the same for a new source and a changed one.
+
+use std::io::Read;
+
+use anyhow::Context;
+use clap::Args;
+use serde_json::{Map, Value};
+use wakepost_client::{Executor, SourceFields};
+
+use super::flags::{self, Setting};
+
+/// A secret is short; what is longer is some other file.
+const SECRET_BYTES_MAX: u64 = 64 * 1024;
+
+#[derive(Args)]
+pub struct FieldFlags {
+    /// A name for people
+    #[arg(long)]
+    name: Option<String>,
+    /// What requests are checked with; - reads it from standard input
+    #[arg(long)]
+    secret: Option<String>,
+    /// A setting of the provider; NAME:=JSON for what is not text; may be repeated
+    #[arg(long = "setting", value_name = "NAME=TEXT")]
+    settings: Vec<Setting>,
+    /// How its jobs run: pull, exec:NAME or http:URL
+    #[arg(long, value_parser = flags::executor)]
+    executor: Option<Executor>,
+    /// Which event types make a job (issues.*); may be repeated
+    #[arg(long, value_name = "TYPE")]
+    filter: Vec<String>,
+    /// Do not check signatures: events are marked unverified
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    unsigned: Option<bool>,
+    /// Who is in charge of it, by e-mail address
+    #[arg(long)]
+    owner: Option<String>,
+    /// Which queue its jobs wait in
+    #[arg(long, value_parser = ["interactive", "webhook", "batch"])]
+    priority: Option<String>,
+    /// How far a signed time may be off
+    #[arg(long, value_name = "SECONDS")]
+    tolerance_s: Option<u64>,
+    /// The largest body
+    #[arg(long, value_name = "BYTES")]
+    max_body_bytes: Option<u64>,
+    /// How many requests it takes in a second, on each node; more get 429
+    #[arg(long, value_name = "N")]
+    rate_per_s: Option<f64>,
+    /// Accept only from this network; may be repeated
+    #[arg(long, value_name = "CIDR")]
+    allow_from: Vec<String>,
+    /// How long a repeat is a duplicate
+    #[arg(long, value_name = "SECONDS")]
+    dedup_window_s: Option<u64>,
+    /// What tells events apart in place of the provider's id ({/ticket/id}:{header:X-Rev})
+    #[arg(long, value_name = "TEMPLATE")]
+    dedup_key: Option<String>,
+    /// Whether a repeated body is a duplicate too
+    #[arg(long, value_name = "true|false")]
+    dedup_body: Option<bool>,
+    /// How often its jobs are tried
+    #[arg(long, value_name = "N")]
+    max_attempts: Option<u32>,
+    /// How long a failed job waits, attempt by attempt (10,60,300)
+    #[arg(long, value_delimiter = ',', value_name = "SECONDS")]
+    backoff_s: Option<Vec<u64>>,
+    /// How long a run may take
+    #[arg(long, value_name = "SECONDS")]
+    run_timeout_s: Option<u64>,
+    /// How long a lease lasts
+    #[arg(long, value_name = "SECONDS")]
+    lease_s: Option<u64>,
+    /// How many of its jobs may run at once
+    #[arg(long, value_name = "N")]
+    concurrency: Option<u32>,
+}
+
+impl FieldFlags {
+    /// As the API takes them.
+    pub fn into_fields(self) -> anyhow::Result<SourceFields> {
+        let settings: Map<String, Value> =
+            self.settings.into_iter().map(|setting| (setting.name, setting.value)).collect();
+        Ok(SourceFields {
+            name: self.name,
+            secret: self.secret.map(read_secret).transpose()?,
+            settings: (!settings.is_empty()).then_some(settings),
+            enabled: None,
+            owner: self.owner,
+            unsigned: self.unsigned,
+            tolerance_s: self.tolerance_s,
+            max_body_bytes: self.max_body_bytes,
+            dedup_window_s: self.dedup_window_s,
+            dedup_body: self.dedup_body,
+            dedup_key: self.dedup_key,
+            filter: self.filter,
+            priority: self.priority,
+            executor: self.executor,
+            max_attempts: self.max_attempts,
+            backoff_s: self.backoff_s,
+            run_timeout_s: self.run_timeout_s,
+            lease_s: self.lease_s,
+            concurrency: self.concurrency,
+            rate_per_s: self.rate_per_s,
+            allow_from: self.allow_from,
+            other: Map::new(),
+        })
+    }
+}
+
+/// The secret itself, or what standard input says: a command line is in the shell's history.
+pub fn read_secret(flag: String) -> anyhow::Result<String> {
+    if flag != "-" {
+        return Ok(flag);
+    }
+    let mut text = String::new();
+    std::io::stdin()
+        .take(SECRET_BYTES_MAX)
+        .read_to_string(&mut text)
+        .context("the secret cannot be read from standard input")?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
