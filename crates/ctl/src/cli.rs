@@ -70,9 +70,11 @@ enum Command {
 /// Reads the command line and does what it says. Wrong usage ends the program with code 2.
 pub async fn run() -> anyhow::Result<()> {
     let cli = Cli::parse();
-    // It needs no server, and so no key.
-    if let Command::Verify(command) = cli.command {
-        return command.run(cli.global.json);
+    // These need no server, and so no key.
+    match &cli.command {
+        Command::Verify(command) => return command.run(cli.global.json),
+        Command::Trigger(command) if command.event.is_none() => return command.list_samples(),
+        _ => {}
     }
     let session = Session::open(cli.global)?;
     match cli.command {

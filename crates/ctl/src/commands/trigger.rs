@@ -17,7 +17,7 @@ pub struct Trigger {
     /// Whose request: github, stripe, slack …
     provider: String,
     /// What happened; without it the events there are samples of are listed
-    event: Option<String>,
+    pub event: Option<String>,
     /// The source to send it to; by default the one source of this provider
     #[arg(long, value_name = "ID")]
     source: Option<String>,
@@ -42,14 +42,16 @@ pub struct Trigger {
 }
 
 impl Trigger {
+    /// Says which events there are samples of.
+    pub fn list_samples(&self) -> anyhow::Result<()> {
+        let provider = self.provider()?;
+        output::hint(&format!("say which: webhookctl trigger {} EVENT", provider.name()));
+        Ok(output::print(&sample_names(provider).join("\n"))?)
+    }
+
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        let provider = registry::find(&self.provider).ok_or_else(|| {
-            let known: Vec<&str> = registry::all().iter().map(|provider| provider.name()).collect();
-            Usage(format!("no provider {:?}; there are {}", self.provider, known.join(", ")))
-        })?;
-        let Some(event) = &self.event else {
-            return list_samples(provider);
-        };
+        let provider = self.provider()?;
+        let event = self.event.as_deref().unwrap_or_default();
         let sample = provider.samples().iter().find(|sample| sample.event_type == event);
         let sample = sample.ok_or_else(|| {
             let known = sample_names(provider).join(", ");
@@ -63,6 +65,13 @@ impl Trigger {
             }
         }
         Ok(())
+    }
+
+    fn provider(&self) -> Result<&'static dyn Provider, Usage> {
+        registry::find(&self.provider).ok_or_else(|| {
+            let known: Vec<&str> = registry::all().iter().map(|provider| provider.name()).collect();
+            Usage(format!("no provider {:?}; there are {}", self.provider, known.join(", ")))
+        })
     }
 
     /// The source that was named, or the only one of the provider.
@@ -154,11 +163,6 @@ impl Trigger {
 
 fn sample_names(provider: &dyn Provider) -> Vec<&'static str> {
     provider.samples().iter().map(|sample| sample.event_type).collect()
-}
-
-fn list_samples(provider: &dyn Provider) -> anyhow::Result<()> {
-    output::hint(&format!("say which: webhookctl trigger {} EVENT", provider.name()));
-    Ok(output::print(&sample_names(provider).join("\n"))?)
 }
 
 fn line(status: u16, body: &str) -> String {

@@ -47,7 +47,7 @@ pub struct Verify {
 }
 
 impl Verify {
-    pub fn run(self, as_json: bool) -> anyhow::Result<()> {
+    pub fn run(&self, as_json: bool) -> anyhow::Result<()> {
         let provider = registry::find(&self.provider)
             .ok_or_else(|| Usage(format!("there is no provider {:?}", self.provider)))?;
         let settings: Settings = self
