@@ -17,6 +17,8 @@ pub fn next_step(source: &Source) -> Vec<String> {
     lines.extend(secret(source).map(|secret| format!("  Secret  {secret}")));
     if registers_itself(&source.provider) {
         lines.push(format!("or let Wakepost do it: webhookctl sources setup {id}"));
+    } else if need(&source.provider) == Some(SecretNeed::Sent) {
+        lines.push(format!("to ask for this set-up: webhookctl sources setup {id}"));
     }
     if is_local(url) {
         lines.push(
@@ -130,10 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn what_wakepost_can_register_it_offers_to() {
+    fn the_set_up_is_named_where_it_does_something() {
         let offers =
             |provider| next_step(&source(provider)).join("\n").contains("sources setup src_1");
         assert!(offers("telegram"));
+        assert!(offers("notion"), "its secret is shown there");
         assert!(!offers("github"));
     }
 
