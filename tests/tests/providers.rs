@@ -26,7 +26,8 @@ async fn every_provider_is_accepted_once_and_read_back(database: Database) {
         let source = api.source(name).await;
         let facts = source.provider().facts_for(source.settings());
         let request = source.sample("7001");
-        let mapped = source.provider().map(&request.as_request(), source.settings()).unwrap();
+        let mapped = source.provider().map(&request.as_request(), source.settings());
+        let mapped = mapped.expect("a mapping");
         let first = gateway.send_request(&request).await;
         let prescribed = source.provider().prescribed(&request.as_request());
         let wanted = match &prescribed {

@@ -124,7 +124,8 @@ pub async fn admit(
 #[utoipa::path(
     get, path = "/in/{source_id}", operation_id = "answer_challenge", tag = "ingress", security(()),
     params(("source_id" = schema::SourceId, Path)),
-    responses((status = 200, description = "What the provider prescribes."), Refusals, NoHandshake)
+    responses((status = 200, description = "What the provider prescribes.", body = String,
+         content_type = "text/plain"), Refusals, NoHandshake)
 )]
 pub async fn challenge(
     context: State<Arc<Context>>,

@@ -10,7 +10,7 @@ use axum::response::Response;
 use http::{Request, StatusCode};
 use wakepost_providers::registry;
 
-use super::describe::{BodyRefused, NoHandshake, Received, Refusals};
+use super::describe::{BodyRefused, NoHandshake, Received, Refusal, Refusals};
 use super::{admit, answer};
 use crate::context::Context;
 
@@ -26,6 +26,8 @@ use crate::context::Context;
     responses(
         (status = 200, description = "Stored, or there already; or what the provider prescribes.",
          body = Received),
+        (status = 409, description = "Several sources are of this platform.", body = Refusal,
+         content_type = "application/problem+json"),
         Refusals, BodyRefused,
     )
 )]
@@ -79,7 +81,8 @@ pub async fn preflight(
     get, path = "/integrations/{platform}/webhook", operation_id = "answer_platform_challenge",
     tag = "ingress", security(()),
     params(("platform" = String, Path)),
-    responses((status = 200, description = "What the provider prescribes."), Refusals, NoHandshake)
+    responses((status = 200, description = "What the provider prescribes.", body = String,
+         content_type = "text/plain"), Refusals, NoHandshake)
 )]
 pub async fn challenge(
     context: State<Arc<Context>>,
