@@ -190,16 +190,22 @@ fn sources_create_says_what_to_paste_where() {
 fn sources_are_listed_and_shown() {
     let source = || {
         json!({"id": "src_1", "provider": "slack", "name": "team", "enabled": true,
-            "ingest_url": "https://h/in/src_1", "missing_settings": ["bot_token"],
+            "ingest_url": "https://h/in/src_1", "missing_settings": ["secret", "bot_token"],
             "executor": {"kind": "exec", "name": "agent"}, "settings": {"team": "T1"}})
     };
     let server = StandIn::start(move |seen| match seen.line.as_str() {
         "GET /api/v1/sources/src_1" => json_answer(200, source()),
-        _ => json_answer(200, json!({"data": [source()], "next_cursor": null})),
+        _ => {
+            // What only replies need stands in nobody's way.
+            let mut other = source();
+            other["missing_settings"] = json!(["bot_token"]);
+            json_answer(200, json!({"data": [source(), other], "next_cursor": null}))
+        }
     });
     let ran = webhookctl(&server.url).args(["sources", "list"]).run();
     ran.ends_with(0);
-    assert!(ran.stdout.contains("src_1   slack     team  missing bot_token  https://h/in/src_1"));
+    assert!(ran.stdout.contains("src_1   slack     team  missing secret  https://h/in/src_1"));
+    assert!(ran.stdout.contains("src_1   slack     team  ready           https://h/in/src_1"));
     let ran = webhookctl(&server.url).args(["sources", "show", "src_1"]).run();
     ran.ends_with(0);
     assert!(ran.stdout.contains("executor        exec:agent\n"));

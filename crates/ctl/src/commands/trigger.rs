@@ -112,8 +112,18 @@ impl Trigger {
         let call = session.client.test_source(&source.id, &trial);
         if let Some(tried) = session.answer(call).await? {
             output::print(&line(tried.status_code, &tried.body.to_string()))?;
+            self.judge(source, tried.status_code)?;
         }
         Ok(())
+    }
+
+    /// A good request that is refused is a failure; a spoilt one is meant to be.
+    fn judge(&self, source: &Source, status: u16) -> anyhow::Result<()> {
+        let is_spoilt = self.bad_signature || self.stale;
+        if is_spoilt || (200..300).contains(&status) {
+            return Ok(());
+        }
+        anyhow::bail!("it was refused: `webhookctl sources receipts {}` says why", source.id)
     }
 
     /// We sign: the secret was given.
@@ -134,6 +144,7 @@ impl Trigger {
             let (headers, body) = (request.headers.clone(), request.body.clone());
             let (status, body) = session.client.deliver(&source.id, headers, body).await?;
             output::print(&line(status, &String::from_utf8_lossy(&body)))?;
+            self.judge(source, status)?;
         }
         Ok(())
     }

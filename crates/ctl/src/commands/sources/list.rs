@@ -2,6 +2,7 @@
 
 use clap::Args;
 use wakepost_client::{Source, SourceQuery};
+use wakepost_providers::{Need, registry};
 
 use crate::commands::paging::Paging;
 use crate::output::{Cell, Table, Tone};
@@ -38,12 +39,24 @@ fn table(sources: &[Source]) -> Table {
 pub fn state(source: &Source) -> Cell {
     if source.enabled == Some(false) {
         Cell::toned(Tone::Dim, "disabled")
-    } else if !source.missing_settings.is_empty() {
-        let missing = format!("missing {}", source.missing_settings.join(", "));
-        Cell::toned(Tone::Warn, &missing)
+    } else if let missing = missing_to_receive(source)
+        && !missing.is_empty()
+    {
+        Cell::toned(Tone::Warn, &format!("missing {}", missing.join(", ")))
     } else if source.unsigned {
         Cell::toned(Tone::Warn, "unsigned")
     } else {
         Cell::toned(Tone::Good, "ready")
     }
+}
+
+/// What it must be told before it can receive; what only replies need stands in nobody's way.
+fn missing_to_receive(source: &Source) -> Vec<&str> {
+    let provider = registry::find(&source.provider);
+    let only_replies = |name: &str| {
+        let mut settings = provider.into_iter().flat_map(|provider| provider.settings());
+        settings.any(|setting| setting.name == name && setting.need == Need::Replying)
+    };
+    let missing = source.missing_settings.iter().map(String::as_str);
+    missing.filter(|name| !only_replies(name)).collect()
 }
