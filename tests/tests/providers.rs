@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 use wakepost_providers::{SecretNeed, SignedRequest, registry};
-use wakepost_tests::{Api, Database, Gateway, Source, now, on_both, until};
+use wakepost_tests::{Api, Database, Gateway, Receiver, Reply, Source, now, on_both, until};
 
 on_both!(
     every_provider_is_accepted_once_and_read_back,
@@ -360,6 +360,51 @@ async fn integration_of(gateway: &Gateway, api: &Api, path: &str) -> wakepost_te
 
 async fn integration_post(gateway: &Gateway, api: &Api, path: &str) -> wakepost_tests::Answer {
     integration(gateway, api, Method::POST, path).await
+}
+
+/// A stand-in of Telegram's API: it takes a registration for one bot only.
+async fn telegram() -> Receiver {
+    Receiver::start(|seen| match seen.path.as_str() {
+        "/bot7007:AAE/setWebhook" => Reply::new(200, json!({"ok": true, "result": true})),
+        _ => Reply::new(401, json!({"ok": false, "description": "Unauthorized"})),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_set_up_registers_the_webhook_where_the_platform_has_a_call_for_it() {
+    let gateway = Gateway::start(Database::Sqlite).await;
+    let (api, telegram) = (gateway.admin(), telegram().await);
+    let settings = json!({"bot_token": "7007:AAE", "api_url": telegram.url("")});
+    let source = api.source_with("telegram", json!({"settings": settings})).await;
+    let path = format!("/sources/{}/setup", source.id);
+    let done = api.post(&path, json!({})).await.is(200).json();
+    assert_eq!((&done["status"], &done["steps"]), (&json!("registered"), &json!([])));
+    let seen = telegram.seen("/bot7007:AAE/setWebhook");
+    assert_eq!(seen.len(), 1);
+    let told = seen[0].json();
+    assert_eq!(
+        (&told["url"], &told["secret_token"]),
+        (&source.made["ingest_url"], &json!(source.secret()))
+    );
+    assert_eq!(told["allowed_updates"], json!(["message", "edited_message"]));
+    // By the platform's name, the address is the platform's.
+    integration_post(&gateway, &api, "/integrations/telegram/setup").await.is(200);
+    let told = telegram.seen("/bot7007:AAE/setWebhook")[1].json();
+    assert_eq!(told["url"], format!("{}/integrations/telegram/webhook", gateway.url()));
+
+    // What the platform says against it is told, and the bot's token is not.
+    let settings = json!({"bot_token": "wrong", "api_url": telegram.url("")});
+    api.patch(&format!("/sources/{}", source.id), json!({"settings": settings})).await.is(200);
+    let refused = api.post(&path, json!({})).await.refuses(502, "registration_failed");
+    assert!(refused.text("detail").contains("Unauthorized"));
+    assert!(!refused.text("detail").contains("wrong"));
+    // A tenant's operator cannot send this server to a private address.
+    let acme = api.tenant("acme").await;
+    let settings = json!({"bot_token": "7007:AAE", "api_url": telegram.url("")});
+    let theirs = acme.source_with("telegram", json!({"settings": settings})).await;
+    acme.post(&format!("/sources/{}/setup", theirs.id), json!({})).await.is(422);
+    assert_eq!(telegram.seen("/bot7007:AAE/setWebhook").len(), 2);
 }
 
 #[tokio::test]
