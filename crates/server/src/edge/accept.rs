@@ -35,7 +35,8 @@ pub struct Passed {
     pub body: Bytes,
     pub url: String,
     pub receipt: NewReceipt,
-    pub arrived: Instant,
+    /// When the last byte had come.
+    pub read: Instant,
     pub now: Timestamp,
     /// SHA-256 of the body.
     pub hash: [u8; 32],
@@ -62,7 +63,7 @@ pub async fn accept(context: &Arc<Context>, passed: Passed) -> Result<Vec<Outcom
     // Whoever is told to come again, or has stopped waiting, comes again because of us.
     if answered.is_err() {
         context.faults.note(&keys, OurFault::Unavailable);
-    } else if passed.arrived.elapsed() > passed.source.facts.patience {
+    } else if passed.read.elapsed() > passed.source.facts.patience {
         context.faults.note(&keys, OurFault::Slow);
     }
     answered

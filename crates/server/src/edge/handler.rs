@@ -181,7 +181,7 @@ async fn take_in(
         };
     }
     let body = body::read(body, declared, live.body_bytes_max()).await.map_err(no_body)?;
-    let now = context.now();
+    let (now, read) = (context.now(), Instant::now());
     let asked = wakepost_providers::Request {
         method: &parts.method,
         url: &url,
@@ -197,7 +197,7 @@ async fn take_in(
     let signed_at = match live.source.config.unsigned {
         true => None,
         false => verify(live, &asked, now)
-            .map_err(|refusal| refuse(live, &asked, &body, now, refusal))?,
+            .map_err(|refusal| refuse(context, live, &asked, &body, now, refusal))?,
     };
     if let Some(prescribed) = live.provider.signed_handshake(&asked, &live.settings) {
         return Ok((Verdict::Handshake, answer::prescribed(prescribed)));
@@ -208,7 +208,7 @@ async fn take_in(
         hash: hash.as_ref().try_into().expect("SHA-256 has 32 bytes"),
         signature: signed_at.and_then(|_| proof(live, &asked)),
         retry: retry(live, &parts.headers),
-        arrived,
+        read,
         source: live.clone(),
         headers: parts.headers,
         body,
@@ -306,6 +306,7 @@ fn verify(
 }
 
 fn refuse(
+    context: &Context,
     live: &Arc<LiveSource>,
     asked: &wakepost_providers::Request<'_>,
     body: &Bytes,
@@ -318,7 +319,9 @@ fn refuse(
         Refusal::Unready(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
     let refused = Refused::new(status, refusal.verdict(), &refusal);
-    if refusal != Refusal::Signature(Why::Mismatch) {
+    let is_forged = refusal == Refusal::Signature(Why::Mismatch);
+    // Asked first: a flood must not cost a copy of each request.
+    if !is_forged || !context.rejections.explains(body) {
         return refused;
     }
     let forged = Forged {

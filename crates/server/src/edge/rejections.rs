@@ -68,10 +68,14 @@ impl Rejections {
         Rejections { queue }
     }
 
+    /// Whether a request with this body would be looked into now.
+    pub(super) fn explains(&self, body: &Bytes) -> bool {
+        let waiting = WAITING_MAX - self.queue.capacity();
+        waiting < EXPLAINED_WAITING_MAX && body.len() <= EXPLAINED_BYTES_MAX
+    }
+
     /// Leaves a refusal. Under a flood some are dropped: they are counted all the same.
     pub(super) fn leave(&self, receipt: NewReceipt, forged: Option<Box<Forged>>) {
-        let calm = WAITING_MAX - self.queue.capacity() < EXPLAINED_WAITING_MAX;
-        let forged = forged.filter(|forged| calm && forged.body.len() <= EXPLAINED_BYTES_MAX);
         let _ = self.queue.try_send(Left { receipt, forged });
     }
 }
