@@ -11,6 +11,7 @@ on_both!(
     a_repeat_that_our_own_answer_caused_is_known_as_such,
     a_template_tells_events_apart_in_place_of_the_providers_id,
     the_same_order_as_two_topics_is_two_events_and_each_of_them_once,
+    a_source_with_a_rate_takes_so_many_and_says_when_to_come_again,
 );
 
 /// The class of the latest duplicate of an event, and its evidence.
@@ -156,15 +157,17 @@ async fn a_refusal_explains_itself_to_the_operator() {
     reason("the previous secret, which has ended").await;
 }
 
-#[tokio::test]
-async fn a_source_with_a_rate_takes_so_many_and_says_when_to_come_again() {
-    let gateway = Gateway::start(Database::Sqlite).await;
+async fn a_source_with_a_rate_takes_so_many_and_says_when_to_come_again(database: Database) {
+    let gateway = Gateway::start(database).await;
     let api = gateway.admin();
     let source = api.source_with("github", json!({"rate_per_s": 0.01})).await;
     gateway.send(&source, &source.event("d-1")).await.is(202);
     let refused = gateway.send(&source, &source.event("d-2")).await.is(429);
     let wait: u64 = refused.header("retry-after").parse().expect("seconds");
     assert!((90..=100).contains(&wait), "{wait}");
+    // A node reads a source anew every second, and must not forget what it took.
+    tokio::time::sleep(Duration::from_millis(1300)).await;
+    gateway.send(&source, &source.event("d-2")).await.is(429);
     assert_eq!(api.list("/inbox").await.len(), 1);
     until("the receipt is kept", async || {
         let rows = api.list(&format!("/sources/{}/receipts", source.id)).await;

@@ -24,7 +24,7 @@ use crate::api::{self, hash_key, new_key};
 use crate::config::{self, Config, MasterKeySource};
 use crate::context::{Context, Hub, NoHub};
 use crate::directory::{Directory, MANY_NODES_TTL};
-use crate::edge::{self, Faults, Rejections};
+use crate::edge::{self, Faults, Rates, Rejections};
 use crate::listener;
 use crate::outbound::{ClientSettings, GuardedClient, SystemResolver};
 use crate::queue::Queue;
@@ -85,6 +85,7 @@ impl App {
         let ledger = intake(ledger);
         let context = Arc::new(Context {
             rejections: Rejections::start(ledger.clone(), directory.clone()),
+            rates: Rates::default(),
             faults: Faults::default(),
             base_url: config.base_url(address),
             local_url: local_url(address),

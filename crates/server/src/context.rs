@@ -13,7 +13,7 @@ use wakepost_store::vault::Vault;
 
 use crate::config::Config;
 use crate::directory::Directory;
-use crate::edge::{Faults, Rejections};
+use crate::edge::{Faults, Rates, Rejections};
 use crate::outbound::HttpClient;
 use crate::queue::Queue;
 use crate::telemetry::metrics::Metrics;
@@ -66,6 +66,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Where refused requests leave their receipts.
     pub rejections: Rejections,
+    /// How many requests sources have taken lately.
+    pub rates: Rates,
     /// What providers were answered badly.
     pub faults: Faults,
     /// The id that was given out last.

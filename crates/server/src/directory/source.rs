@@ -12,8 +12,6 @@ use wakepost_store::moves::SourceRecord;
 use wakepost_store::vault::TenantKey;
 use wakepost_store::{Result, StoreError};
 
-use crate::edge::Rate;
-
 /// A source, opened.
 pub struct LiveSource {
     /// The source itself.
@@ -30,7 +28,6 @@ pub struct LiveSource {
     pub dedup_key: Option<Template>,
     /// What they are put in order by.
     pub order_by: Option<Template>,
-    rate: Option<Rate>,
     networks: Vec<ipnet::IpNet>,
 }
 
@@ -66,7 +63,6 @@ impl LiveSource {
             key,
             dedup_key,
             order_by,
-            rate: record.config.rate_per_s.map(Rate::new),
             networks,
             source: Source {
                 id: record.id,
@@ -90,11 +86,6 @@ impl LiveSource {
     pub fn welcome_address(&self) -> IpAddr {
         let first = self.networks.first().map(ipnet::IpNet::network);
         first.unwrap_or(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST))
-    }
-
-    /// Takes a place under its rate limit, or says how long until there is one.
-    pub fn take_turn(&self) -> std::result::Result<(), Duration> {
-        self.rate.as_ref().map_or(Ok(()), Rate::take)
     }
 
     /// What must not be stored with a request: where nothing is signed, the secret itself is in it.

@@ -165,7 +165,7 @@ async fn take_in(
         context.base_url,
         parts.uri.path_and_query().map_or("/", |path| path.as_str())
     );
-    let declared = before_body(live, &parts, sender)?;
+    let declared = before_body(context, live, &parts, sender)?;
     if parts.method != Method::POST {
         let asked = wakepost_providers::Request {
             method: &parts.method,
@@ -238,7 +238,12 @@ fn together(outcomes: &[Outcome]) -> Verdict {
 }
 
 /// Everything that can be refused before the body is read. Answers the declared length.
-fn before_body(live: &LiveSource, parts: &Parts, sender: IpAddr) -> Result<Option<usize>, Refused> {
+fn before_body(
+    context: &Context,
+    live: &LiveSource,
+    parts: &Parts,
+    sender: IpAddr,
+) -> Result<Option<usize>, Refused> {
     let known = matches!(parts.method, Method::POST | Method::GET | Method::HEAD | Method::OPTIONS);
     if !known {
         return Err(Refused::new(
@@ -251,7 +256,9 @@ fn before_body(live: &LiveSource, parts: &Parts, sender: IpAddr) -> Result<Optio
         let reason = format!("{sender} is not in allow_from");
         return Err(Refused::new(StatusCode::NOT_FOUND, Verdict::AddressRefused, reason));
     }
-    live.take_turn().map_err(|wait| Refused {
+    let limit = live.source.config.rate_per_s;
+    let turn = limit.map_or(Ok(()), |rate| context.rates.take(live.source.id, rate));
+    turn.map_err(|wait| Refused {
         wait: Some(wait),
         ..Refused::new(
             StatusCode::TOO_MANY_REQUESTS,

@@ -29,7 +29,7 @@ pub use body::BODY_TIMEOUT;
 use describe::Refusal;
 pub use faults::Faults;
 pub use handler::admit;
-pub use rate::Rate;
+pub use rate::Rates;
 use rejections::Forged;
 pub use rejections::Rejections;
 
