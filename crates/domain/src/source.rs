@@ -33,6 +33,13 @@ pub struct Source {
     pub updated_at: Timestamp,
 }
 
+impl Source {
+    /// When a change made now counts as made: two within a millisecond must still differ.
+    pub fn changed_at(&self, now: Timestamp) -> Timestamp {
+        now.max(Timestamp::from_millis(self.updated_at.as_millis() + 1))
+    }
+}
+
 /// The part of a source that may be shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

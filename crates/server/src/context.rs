@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use wakepost_domain::ports::{Clock, Entropy};
-use wakepost_domain::{KeyId, Timestamp, Ulid};
+use wakepost_domain::{KeyId, SourceId, Timestamp, Ulid};
 use wakepost_store::Store;
 use wakepost_store::moves::Ledger;
 use wakepost_store::vault::Vault;
@@ -87,6 +87,12 @@ impl Context {
     /// Notes that a key was used; a worker writes it down now and then.
     pub fn key_used(&self, key: KeyId) {
         self.used_keys.lock().insert(key, self.now());
+    }
+
+    /// A source changed: this node and the others read it anew.
+    pub fn source_changed(&self, id: SourceId) {
+        self.directory.forget_source(id);
+        self.hub.tell(&format!("s:{id}"));
     }
 
     /// A new id for something that happens now. It sorts after all that this node gave out before.

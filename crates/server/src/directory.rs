@@ -23,7 +23,7 @@ use wakepost_store::{Result, Store};
 
 use cache::Cache;
 pub use policy::{Policy, Secret};
-pub use source::LiveSource;
+pub use source::{LiveSource, sealed_record};
 
 /// How old a copy may be where other nodes change settings too.
 pub const MANY_NODES_TTL: Duration = Duration::from_secs(1);

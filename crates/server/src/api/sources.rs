@@ -30,7 +30,7 @@ use super::once;
 use super::page::{Listed, PageQuery, listed};
 use super::work::Moved;
 use crate::context::Context;
-use crate::directory::LiveSource;
+use crate::directory::{LiveSource, sealed_record};
 use crate::schema;
 pub use body::check_executor;
 use body::{SourceBody, check_secret};
@@ -185,17 +185,7 @@ pub async fn opened(context: &Context, record: SourceRecord) -> Result<LiveSourc
 }
 
 async fn sealed(context: &Context, source: &Source) -> Result<SourceRecord, ApiError> {
-    let plain = serde_json::to_vec(&source.secrets).expect("secrets are plain data");
-    let key = context.vault.key(source.tenant).await?;
-    Ok(SourceRecord {
-        id: source.id,
-        tenant: source.tenant,
-        provider: source.provider.clone(),
-        config: source.config.clone(),
-        secrets: key.seal(Slot::SourceSecrets(source.id), &plain),
-        created_at: source.created_at,
-        updated_at: source.updated_at,
-    })
+    Ok(sealed_record(source, &*context.vault.key(source.tenant).await?))
 }
 
 async fn find(call: &Call, tenant: TenantId, id: &str) -> Result<LiveSource, ApiError> {
@@ -240,7 +230,7 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     let once = call.once(tenant.id, StatusCode::CREATED, &answer).await?;
     let audit = call.audit(Some(tenant.id), "source.create", source.id.to_string(), None);
     let made = context.store.create_source(record, audit, once).await?;
-    changed(&call, source.id);
+    context.source_changed(source.id);
     answer.secret = made_secret;
     answer.executor_secret = made_executor_secret;
     call.answer_once(tenant.id, made, |()| once::json(StatusCode::CREATED, &answer)).await
@@ -290,12 +280,6 @@ fn check(source: &Source, provider: &dyn Provider) -> Result<(), ApiError> {
             Err(ApiError::field(format!("settings.{}", problem.field), problem.message))
         }
     }
-}
-
-/// A source changed: this node and the others read it anew.
-fn changed(call: &Call, id: SourceId) {
-    call.context.directory.forget_source(id);
-    call.context.hub.tell(&format!("s:{id}"));
 }
 
 /// Lists a tenant's sources.
@@ -362,12 +346,11 @@ pub async fn update(At(id): At<String>, call: Call) -> Result<Response, ApiError
 pub async fn save(call: &Call, mut source: Source, action: &str) -> Result<SourceView, ApiError> {
     let context = &call.context;
     let seen = source.updated_at;
-    // Two changes within a millisecond must still differ.
-    source.updated_at = context.now().max(Timestamp::from_millis(seen.as_millis() + 1));
+    source.updated_at = source.changed_at(context.now());
     let record = sealed(context, &source).await?;
     let audit = call.audit(Some(source.tenant), action, source.id.to_string(), None);
     context.store.update_source(record.clone(), seen, audit).await?;
-    changed(call, source.id);
+    context.source_changed(source.id);
     shown(context, &opened(context, record).await?).await
 }
 
@@ -384,7 +367,7 @@ pub async fn remove(At(id): At<String>, call: Call) -> Result<Response, ApiError
     call.no_query()?;
     let audit = call.audit(Some(tenant.id), "source.delete", id.to_string(), None);
     call.context.store.delete_source(tenant.id, id, audit).await?;
-    changed(&call, id);
+    call.context.source_changed(id);
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -9,8 +9,22 @@ use wakepost_domain::source::{Source, SourceSecrets};
 use wakepost_domain::work::Priority;
 use wakepost_providers::{Facts, Need, Provider, Settings, Template, registry};
 use wakepost_store::moves::SourceRecord;
-use wakepost_store::vault::TenantKey;
+use wakepost_store::vault::{Slot, TenantKey};
 use wakepost_store::{Result, StoreError};
+
+/// A source as it is stored, its secrets sealed.
+pub fn sealed_record(source: &Source, key: &TenantKey) -> SourceRecord {
+    let secrets = serde_json::to_vec(&source.secrets).expect("secrets are plain data");
+    SourceRecord {
+        id: source.id,
+        tenant: source.tenant,
+        provider: source.provider.clone(),
+        config: source.config.clone(),
+        secrets: key.seal(Slot::SourceSecrets(source.id), &secrets),
+        created_at: source.created_at,
+        updated_at: source.updated_at,
+    }
+}
 
 /// A source, opened.
 pub struct LiveSource {
