@@ -12,7 +12,7 @@ use wakepost_domain::{EventId, Timestamp};
 use super::batch::Verb;
 use super::fault::Fault;
 use super::ordering::lock_new;
-use super::receipts::{count_repeats, insert_rejections, trim_rejections};
+use super::receipts::{Known, count_known, count_repeats, insert_rejections, trim_rejections};
 use super::rows::{execute, get, opt_text, query, text, ulid, uuid};
 use super::{Postgres, commit, work};
 use crate::error::{Result, StoreError};
@@ -105,11 +105,10 @@ impl Verb for Accept {
         client: &mut Client,
         items: &[NewEvent],
     ) -> std::result::Result<Vec<Received>, Fault> {
-        let known = match self.repeats_lately.load(Ordering::Relaxed) {
-            true => look_up(client, items).await?,
-            false => vec![None; items.len()],
+        let answers = match self.repeats_lately.load(Ordering::Relaxed) {
+            true => accept_repeats(client, items).await?,
+            false => accept(client, items, vec![None; items.len()]).await?,
         };
-        let answers = accept(client, items, known).await?;
         let repeats = answers.iter().filter(|answer| **answer != Accepted::New).count();
         self.repeats_lately.store(repeats * 2 > items.len(), Ordering::Relaxed);
         Ok(answers.into_iter().map(Ok).collect())
@@ -149,6 +148,20 @@ async fn together(
     }
     commit(tx).await?;
     Ok(answers)
+}
+
+/// As [`accept`], for what is likely to be there already.
+async fn accept_repeats(
+    client: &impl GenericClient,
+    items: &[NewEvent],
+) -> std::result::Result<Vec<Accepted>, Fault> {
+    let Known { firsts, counted } = count_known(client, items).await?;
+    let Some(routes) = counted else {
+        return accept(client, items, firsts).await;
+    };
+    failpoint::pass_async("accept.on_conflict").await?;
+    let firsts = firsts.into_iter().flatten();
+    Ok(items.iter().zip(firsts).map(|(item, first)| answer(item, first, &routes)).collect())
 }
 
 /// Stores what is new and counts what is not.

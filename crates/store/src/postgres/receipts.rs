@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use deadpool_postgres::GenericClient;
+use uuid::Uuid;
 use wakepost_domain::receipt::Verdict;
 use wakepost_domain::{EventId, limits};
 
@@ -29,6 +30,91 @@ WITH counted AS (
   ON CONFLICT (id) DO NOTHING
 )
 SELECT id, route FROM counted";
+
+/// As [`COUNT`], for a batch of which nothing is new: the look-up and the count in one statement. If anything in it
+/// may be new after all, it only looks up.
+const COUNT_KNOWN: &str = "
+WITH known AS MATERIALIZED (
+  SELECT DISTINCT ON (k.item) k.item, d.tenant, d.event_id AS first
+  FROM unnest($1::uuid[], $2::int[]) WITH ORDINALITY AS k (key, item, place)
+  JOIN dedup_keys d ON d.key = k.key AND d.expires_at > wakepost_now()
+  ORDER BY k.item, k.place
+), every AS MATERIALIZED (
+  SELECT count(*) = cardinality($3::uuid[]) AS is_known FROM known WHERE first <> ($3::uuid[])[item]
+), repeated AS MATERIALIZED (
+  SELECT tenant, first, count(*)::int AS repeats FROM known
+  WHERE (SELECT is_known FROM every) GROUP BY tenant, first ORDER BY tenant, first
+), counted AS (
+  UPDATE events e SET duplicates = e.duplicates + r.repeats FROM repeated r
+  WHERE e.tenant = r.tenant AND e.id = r.first
+  RETURNING e.id, e.route, $9::int - (e.duplicates - r.repeats) AS room
+), kept AS (
+  INSERT INTO receipts (id, tenant, source, event_id, remote_addr, verdict, latency_us, detail,
+                        evidence)
+  SELECT ($4::uuid[])[k.item], k.tenant, ($5::uuid[])[k.item], k.first, ($6::text[])[k.item],
+         $10::smallint, ($7::int[])[k.item], ($8::text[])[k.item], ($11::text[])[k.item]
+  FROM (SELECT *, row_number() OVER (PARTITION BY first ORDER BY item) AS nth FROM known) k
+  JOIN counted c ON c.id = k.first AND k.nth <= c.room
+  ON CONFLICT (id) DO NOTHING
+)
+SELECT k.item, k.first, c.route, every.is_known
+FROM every CROSS JOIN known k LEFT JOIN counted c ON c.id = k.first";
+
+/// What is known of a batch before anything is stored.
+pub struct Known {
+    /// Which event is the first of each item's kind, where that was there before.
+    pub firsts: Vec<Option<EventId>>,
+    /// The firsts' routes, if every item is a repeat and all of them were counted.
+    pub counted: Option<HashMap<EventId, i16>>,
+}
+
+/// Looks a batch up, and counts its repeats if it has nothing else.
+pub async fn count_known(
+    client: &impl GenericClient,
+    items: &[NewEvent],
+) -> std::result::Result<Known, Fault> {
+    let (mut keys, mut places) = (vec![], vec![]);
+    for (item, place) in items.iter().zip(1i32..) {
+        keys.extend(item.dedup.iter().map(|key| Uuid::from_bytes(key.0)));
+        places.resize(keys.len(), place);
+    }
+    macro_rules! column {
+        ($one:ident => $of:expr) => {
+            items.iter().map(|$one| $of).collect::<Vec<_>>()
+        };
+    }
+    let rows = query(
+        client,
+        COUNT_KNOWN,
+        &[
+            &keys,
+            &places,
+            &column!(new => uuid(new.event.id.0)),
+            &column!(new => uuid(new.receipt.id.0)),
+            &column!(new => uuid(new.receipt.source.0)),
+            &column!(new => opt_text(&new.receipt.remote_addr)),
+            &column!(new => new.receipt.latency_us),
+            &column!(new => opt_text(&new.receipt.detail)),
+            &limits::DUPLICATE_RECEIPTS_KEPT,
+            &(Verdict::Duplicate as i16),
+            &column!(new => text(&new.evidence()).into_owned()),
+        ],
+    )
+    .await?;
+    let mut known = Known { firsts: vec![None; items.len()], counted: None };
+    for row in &rows {
+        let first = EventId(ulid(get(row, 1)?));
+        let place: i32 = get(row, 0)?;
+        if let Some(known) = known.firsts.get_mut(place as usize - 1) {
+            *known = Some(first);
+        }
+        if get(row, 3)? {
+            let routes = known.counted.get_or_insert_default();
+            routes.extend(get::<Option<i16>>(row, 2)?.map(|route| (first, route)));
+        }
+    }
+    Ok(known)
+}
 
 /// Counts repeats, keeps their receipts if not too many are kept, and answers the firsts' routes.
 pub async fn count_repeats(
