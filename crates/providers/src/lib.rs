@@ -19,6 +19,7 @@ mod freshness;
 mod generic;
 mod github;
 mod gitlab;
+mod google;
 mod google_docs;
 mod header;
 mod hmac_header;
