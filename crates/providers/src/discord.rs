@@ -15,6 +15,8 @@ use crate::freshness::Unit;
 use crate::mapping::{self, MapError};
 use crate::payload::{self, id_at, list_at, text_at};
 use crate::provider::{Answer, Facts, Keys, Provider, SignedHeader};
+use crate::reply::Replies;
+use crate::reply::discord::DiscordReplies;
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
 use crate::settings::{ConfigError, Setting, Settings};
@@ -123,6 +125,10 @@ impl Provider for Discord {
         Keys { signs, verifies: hex::encode(pair.public_key()) }
     }
 
+    fn replies(&self) -> Option<&'static dyn Replies> {
+        Some(&DiscordReplies)
+    }
+
     fn samples(&self) -> &'static [Sample] {
         SAMPLES
     }
@@ -151,10 +157,11 @@ const SETTINGS: &[Setting] = &[
         "The number under General Information in the developer portal. Every interaction brings it too.",
     )
     .example("845027738276462632"),
-    Setting::for_replies(
+    Setting::optional(
         "bot_token",
         "Bot token",
-        "Under Bot in the developer portal. An answer later than 15 minutes after the command is sent with it.",
+        "Under Bot in the developer portal. Only an answer later than 15 minutes after the command needs it; the bot \
+         must then be allowed to write in the channel.",
     )
     .secret(),
     Setting::optional(
@@ -226,7 +233,7 @@ impl Kind {
 }
 
 /// The upper bits of Discord's ids are the milliseconds since its own year one, 2015.
-fn made_at(id: &str) -> Option<Timestamp> {
+pub(crate) fn made_at(id: &str) -> Option<Timestamp> {
     const EPOCH_MS: i64 = 1_420_070_400_000;
     let ms = i64::try_from(id.parse::<u64>().ok()? >> 22).ok()?;
     Some(Timestamp::from_millis(ms + EPOCH_MS))

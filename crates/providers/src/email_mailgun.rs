@@ -12,9 +12,10 @@ use wakepost_domain::work::Priority;
 
 use crate::form::{Form, says_form};
 use crate::freshness::Unit;
-use crate::mail::{self, ADDRESS, Dkim, Headers, Mail, RECEIVED, REPLY_FROM, Raw, SMTP_URL};
+use crate::mail::{self, ADDRESS, Dkim, Headers, Mail, RECEIVED, Raw};
 use crate::mapping::{self, MapError};
 use crate::provider::{Facts, Provider, SignedHeader};
+use crate::reply::{Replies, email};
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
 use crate::settings::{ConfigError, Setting, Settings};
@@ -52,7 +53,7 @@ impl Provider for EmailMailgun {
     }
 
     fn settings(&self) -> &'static [Setting] {
-        const { &[ADDRESS, SMTP_URL, REPLY_FROM] }
+        SETTINGS
     }
 
     fn signed_headers(&self, _: &Settings) -> Vec<SignedHeader> {
@@ -92,6 +93,14 @@ impl Provider for EmailMailgun {
         })
     }
 
+    fn does_without(&self, setting: &str, settings: &Settings) -> bool {
+        email::MAILGUN.do_without(setting, settings)
+    }
+
+    fn replies(&self) -> Option<&'static dyn Replies> {
+        Some(&email::MAILGUN)
+    }
+
     fn samples(&self) -> &'static [Sample] {
         SAMPLES
     }
@@ -114,6 +123,19 @@ impl Provider for EmailMailgun {
         proof.put_into(request)
     }
 }
+
+const SETTINGS: &[Setting] = &[
+    ADDRESS,
+    email::FROM,
+    email::REPLY_VIA,
+    email::REPLY_API_KEY,
+    email::REPLY_API_URL,
+    email::SMTP_HOST,
+    email::SMTP_PORT,
+    email::SMTP_USERNAME,
+    email::SMTP_PASSWORD,
+    email::SMTP_TLS,
+];
 
 static SAMPLES: &[Sample] = &[
     Sample {

@@ -11,9 +11,10 @@ use wakepost_domain::ports::Entropy;
 use wakepost_domain::work::Priority;
 
 use crate::freshness::Unit;
-use crate::mail::{ADDRESS, Dkim, Headers, Mail, REPLY_FROM, SMTP_URL};
+use crate::mail::{ADDRESS, Dkim, Headers, Mail};
 use crate::mapping::{self, MapError};
 use crate::provider::{Facts, Provider, SecretNeed, SignedHeader};
+use crate::reply::{Replies, email};
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
 use crate::settings::{ConfigError, Setting, Settings};
@@ -52,7 +53,7 @@ impl Provider for EmailPostmark {
     }
 
     fn settings(&self) -> &'static [Setting] {
-        const { &[ADDRESS, SMTP_URL, REPLY_FROM] }
+        SETTINGS
     }
 
     fn check_secret(&self, secret: &str, _: &Settings) -> Result<(), ConfigError> {
@@ -88,6 +89,14 @@ impl Provider for EmailPostmark {
         Some(basic::generate_secret(entropy))
     }
 
+    fn does_without(&self, setting: &str, settings: &Settings) -> bool {
+        email::POSTMARK.do_without(setting, settings)
+    }
+
+    fn replies(&self) -> Option<&'static dyn Replies> {
+        Some(&email::POSTMARK)
+    }
+
     fn samples(&self) -> &'static [Sample] {
         SAMPLES
     }
@@ -103,6 +112,19 @@ impl Provider for EmailPostmark {
         request.set(basic::HEADER, &basic::value(secret))
     }
 }
+
+const SETTINGS: &[Setting] = &[
+    ADDRESS,
+    email::FROM,
+    email::REPLY_VIA,
+    email::REPLY_API_KEY,
+    email::REPLY_API_URL,
+    email::SMTP_HOST,
+    email::SMTP_PORT,
+    email::SMTP_USERNAME,
+    email::SMTP_PASSWORD,
+    email::SMTP_TLS,
+];
 
 static SAMPLES: &[Sample] = &[
     Sample::json(INBOUND, include_str!("../fixtures/email-postmark/Inbound.json")),

@@ -9,9 +9,10 @@ use wakepost_domain::ports::Entropy;
 use wakepost_domain::work::Priority;
 
 use crate::freshness::Unit;
-use crate::mail::{ADDRESS, Headers, Mail, RECEIVED, REPLY_FROM};
+use crate::mail::{ADDRESS, Headers, Mail, RECEIVED};
 use crate::mapping::{self, MapError};
 use crate::provider::{Facts, Keys, Provider, SignedHeader};
+use crate::reply::{Replies, email};
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
 use crate::settings::{ConfigError, Setting, Settings};
@@ -73,6 +74,14 @@ impl Provider for EmailResend {
         Keys::shared(standard::generate_secret(entropy))
     }
 
+    fn does_without(&self, setting: &str, settings: &Settings) -> bool {
+        email::RESEND.do_without(setting, settings)
+    }
+
+    fn replies(&self) -> Option<&'static dyn Replies> {
+        Some(&email::RESEND)
+    }
+
     fn samples(&self) -> &'static [Sample] {
         SAMPLES
     }
@@ -98,7 +107,15 @@ const SETTINGS: &[Setting] = &[
     .secret()
     .example("re_123456789"),
     ADDRESS,
-    REPLY_FROM,
+    email::FROM,
+    email::REPLY_VIA,
+    email::REPLY_API_KEY,
+    email::REPLY_API_URL,
+    email::SMTP_HOST,
+    email::SMTP_PORT,
+    email::SMTP_USERNAME,
+    email::SMTP_PASSWORD,
+    email::SMTP_TLS,
     Setting::optional(
         "api_url",
         "API address",

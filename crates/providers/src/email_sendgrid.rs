@@ -8,9 +8,10 @@ use wakepost_domain::ports::Entropy;
 use wakepost_domain::work::Priority;
 
 use crate::form::Form;
-use crate::mail::{self, ADDRESS, Dkim, Headers, Mail, RECEIVED, REPLY_FROM, Raw};
+use crate::mail::{self, ADDRESS, Dkim, Headers, Mail, RECEIVED, Raw};
 use crate::mapping::{self, MapError};
 use crate::provider::{Facts, Provider, SecretNeed, SignedHeader};
+use crate::reply::{Replies, email};
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
 use crate::settings::{ConfigError, Setting, Settings};
@@ -82,6 +83,14 @@ impl Provider for EmailSendGrid {
         Some(basic::generate_secret(entropy))
     }
 
+    fn does_without(&self, setting: &str, settings: &Settings) -> bool {
+        email::SENDGRID.do_without(setting, settings)
+    }
+
+    fn replies(&self) -> Option<&'static dyn Replies> {
+        Some(&email::SENDGRID)
+    }
+
     fn samples(&self) -> &'static [Sample] {
         SAMPLES
     }
@@ -103,19 +112,15 @@ impl Provider for EmailSendGrid {
 
 const SETTINGS: &[Setting] = &[
     ADDRESS,
-    Setting::for_replies(
-        "api_key",
-        "API key",
-        "An API key that may send mail. Replies are sent with it.",
-    )
-    .secret()
-    .example("SG.…"),
-    REPLY_FROM,
-    Setting::optional(
-        "api_url",
-        "API address",
-        "Where SendGrid's API is, if not at https://api.sendgrid.com.",
-    ),
+    email::FROM,
+    email::REPLY_VIA,
+    email::REPLY_API_KEY,
+    email::REPLY_API_URL,
+    email::SMTP_HOST,
+    email::SMTP_PORT,
+    email::SMTP_USERNAME,
+    email::SMTP_PASSWORD,
+    email::SMTP_TLS,
 ];
 
 static SAMPLES: &[Sample] = &[Sample {

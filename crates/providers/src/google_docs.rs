@@ -8,6 +8,8 @@ use wakepost_domain::work::Priority;
 use crate::header;
 use crate::mapping::{self, MapError};
 use crate::provider::{Answer, Facts, Provider, SecretNeed, SignedHeader};
+use crate::reply::Replies;
+use crate::reply::google_docs::GoogleDocsReplies;
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
 use crate::settings::{self, ConfigError, Setting, Settings};
@@ -101,6 +103,10 @@ impl Provider for GoogleDocs {
 
     fn generate_secret(&self, _: &Settings, entropy: &dyn Entropy) -> Option<String> {
         Some(hex::encode(signature::random_key(entropy)))
+    }
+
+    fn replies(&self) -> Option<&'static dyn Replies> {
+        Some(&GoogleDocsReplies)
     }
 
     fn samples(&self) -> &'static [Sample] {

@@ -34,6 +34,7 @@ mod pagerduty;
 mod payload;
 mod provider;
 mod registration;
+mod reply;
 mod request;
 mod sample;
 mod sendgrid_events;
@@ -59,6 +60,9 @@ pub use mapping::MapError;
 pub use payload::data;
 pub use provider::{Answer, Facts, Keys, Provider, SecretNeed, SignedHeader};
 pub use registration::{Answered, ApiCall, Registration};
+pub use reply::{
+    Exchange, MailTls, Mailed, Outgoing, OutgoingMail, Replies, ReplyError, ReplyFailure, Step,
+};
 pub use request::{Request, SignedRequest};
 pub use sample::Sample;
 pub use settings::{ConfigError, Need, Setting, Settings, examples};

@@ -12,6 +12,7 @@ use wakepost_domain::work::Priority;
 
 use crate::mapping::MapError;
 use crate::registration::{Answered, ApiCall, Registration};
+use crate::reply::Replies;
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
 use crate::settings::{self, ConfigError, Setting, Settings};
@@ -159,6 +160,11 @@ pub trait Provider: Send + Sync {
         Ok(())
     }
 
+    /// Whether it does without this setting, given the others.
+    fn does_without(&self, _setting: &str, _settings: &Settings) -> bool {
+        false
+    }
+
     /// Which settings are still missing, by name and with `secret` among them; an error where one is malformed.
     fn check_config(
         &self,
@@ -166,6 +172,7 @@ pub trait Provider: Send + Sync {
         settings: &Settings,
     ) -> Result<Vec<String>, ConfigError> {
         let mut missing = settings::missing(self.settings(), settings)?;
+        missing.retain(|name| !self.does_without(name, settings));
         match secret.filter(|secret| !secret.is_empty()) {
             Some(secret) => self.check_secret(secret, settings)?,
             None => missing.insert(0, "secret".to_owned()),
@@ -254,6 +261,11 @@ pub trait Provider: Send + Sync {
     /// What that call came to; an error is what the provider said.
     fn registered(&self, _answered: &Answered<'_>) -> Result<(), String> {
         Ok(())
+    }
+
+    /// How its events are answered; `None` where nobody waits for an answer.
+    fn replies(&self) -> Option<&'static dyn Replies> {
+        None
     }
 
     /// A new secret that fits these settings; `None` where the provider makes it.

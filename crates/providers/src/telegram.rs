@@ -14,6 +14,8 @@ use crate::mapping::{self, MapError};
 use crate::payload::{self, id_at, list_at, text_at};
 use crate::provider::{Facts, Provider, SecretNeed, SignedHeader};
 use crate::registration::{Answered, ApiCall, Registration};
+use crate::reply::Replies;
+use crate::reply::telegram::TelegramReplies;
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
 use crate::settings::{self, ConfigError, Setting, Settings};
@@ -22,7 +24,7 @@ use crate::{header, signature};
 
 const TOKEN: &str = "X-Telegram-Bot-Api-Secret-Token";
 
-const API_URL: &str = "https://api.telegram.org";
+pub(crate) const API_URL: &str = "https://api.telegram.org";
 
 /// A Telegram bot.
 pub(crate) struct Telegram;
@@ -126,6 +128,10 @@ impl Provider for Telegram {
         Some(hex::encode(signature::random_key(entropy)))
     }
 
+    fn replies(&self) -> Option<&'static dyn Replies> {
+        Some(&TelegramReplies)
+    }
+
     fn samples(&self) -> &'static [Sample] {
         SAMPLES
     }
@@ -172,7 +178,7 @@ static SAMPLES: &[Sample] = &[
 
 /// The one field of an update besides its id: its name is the type, so that a kind of update which Telegram
 /// adds tomorrow has a type too.
-fn present_field(update: &Value) -> Option<(&str, &Value)> {
+pub(crate) fn present_field(update: &Value) -> Option<(&str, &Value)> {
     let fields = update.as_object()?.iter();
     fields.map(|(name, value)| (name.as_str(), value)).find(|(_, value)| value.is_object())
 }
@@ -383,9 +389,13 @@ fn without(text: &str, calls: &[Call]) -> String {
 /// Telegram also numbers chains of replies.
 fn thread_id(content: &Value) -> Option<String> {
     let chat = id_at(content, "/chat/id")?;
-    let in_topic = content.get("is_topic_message").and_then(Value::as_bool) == Some(true);
-    let topic = id_at(content, "/message_thread_id").filter(|_| in_topic);
+    let topic = id_at(content, "/message_thread_id").filter(|_| in_topic(content));
     Some(topic.map_or_else(|| chat.clone(), |topic| format!("{chat}:{topic}")))
+}
+
+/// Whether a message is in a topic of a forum.
+pub(crate) fn in_topic(message: &Value) -> bool {
+    message.get("is_topic_message").and_then(Value::as_bool) == Some(true)
 }
 
 /// What came with the message. Telegram gives an address for a file only when asked with the bot's token.

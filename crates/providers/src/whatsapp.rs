@@ -13,6 +13,8 @@ use crate::hmac_header::HmacHeader;
 use crate::mapping::{self, MapError};
 use crate::payload::{self, id_at, list_at, text_at};
 use crate::provider::{Answer, Facts, Provider, SignedHeader};
+use crate::reply::Replies;
+use crate::reply::whatsapp::WhatsAppReplies;
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
 use crate::settings::{self, ConfigError, Setting, Settings};
@@ -80,6 +82,10 @@ impl Provider for WhatsApp {
         parts.get(part).map_or_else(|| body.clone(), |part| part.alone(&body))
     }
 
+    fn replies(&self) -> Option<&'static dyn Replies> {
+        Some(&WhatsAppReplies)
+    }
+
     fn samples(&self) -> &'static [Sample] {
         SAMPLES
     }
@@ -122,6 +128,12 @@ const SETTINGS: &[Setting] = &[
         "API address",
         "Leave it empty for https://graph.facebook.com; set it to go through a proxy.",
     ),
+    Setting::optional(
+        "api_version",
+        "API version",
+        "Which version of Meta's API replies are sent by, if not by v24.0.",
+    )
+    .example("v24.0"),
 ];
 
 static SAMPLES: &[Sample] = &[
@@ -197,6 +209,17 @@ fn parts(body: &Value) -> Result<Vec<Part<'_>>, MapError> {
     match parts.is_empty() {
         true => Err(MapError::Missing("/entry/0/changes/0")),
         false => Ok(parts),
+    }
+}
+
+/// The message that is one event of a body, and the number that it was sent to; `None` for what is no message.
+pub(crate) fn written(body: &Value, part: usize) -> Option<(Option<String>, &Value)> {
+    let part = parts(body).ok()?.into_iter().nth(part)?;
+    match part.what {
+        What::Message(message) => {
+            Some((id_at(part.change, "/value/metadata/phone_number_id"), message))
+        }
+        What::Status(_) | What::Change => None,
     }
 }
 

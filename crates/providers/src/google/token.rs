@@ -77,7 +77,9 @@ impl ServiceAccount {
         // The parser's own words might repeat a part of the key.
         let read = (text.len() <= KEY_BYTES_MAX).then(|| serde_json::from_str(text).ok());
         read.flatten().ok_or_else(|| {
-            malformed("must be the JSON key of a service account, with client_email and private_key")
+            malformed(
+                "must be the JSON key of a service account, with client_email and private_key",
+            )
         })
     }
 
@@ -142,8 +144,7 @@ pub(crate) mod tests {
             let text = Encoding::Base64.encode(pair.as_der().unwrap().as_ref());
             let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
             let pem = lines.join("\n");
-            let pem =
-                format!("-----BEGIN PRIVATE KEY-----\n{pem}\n-----END PRIVATE KEY-----\n");
+            let pem = format!("-----BEGIN PRIVATE KEY-----\n{pem}\n-----END PRIVATE KEY-----\n");
             (pem, pair.public_key().as_ref().to_vec())
         })
     }

@@ -5,11 +5,11 @@ use mail_parser::parsers::MessageStream;
 
 /// Somebody's address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Address {
+pub(crate) struct Address {
     /// Their name, if there is one.
-    pub(super) name: Option<String>,
+    pub(crate) name: Option<String>,
     /// The address itself, in lower case.
-    pub(super) address: String,
+    pub(crate) address: String,
 }
 
 impl Address {
@@ -23,12 +23,12 @@ impl Address {
         (fits && is_domain(domain)).then(|| Address { name, address: address.clone() })
     }
 
-    pub(super) fn domain(&self) -> &str {
+    pub(crate) fn domain(&self) -> &str {
         self.address.split_once('@').map_or("", |(_, domain)| domain)
     }
 
     /// Whether it is one of these, all in lower case; what stands after a + is a note of the mailbox's owner.
-    pub(super) fn is_one_of(&self, known: &[String]) -> bool {
+    pub(crate) fn is_one_of(&self, known: &[String]) -> bool {
         let (local, domain) = self.address.split_once('@').unwrap_or_default();
         let bare = local.split('+').next().unwrap_or_default();
         known.iter().any(|known| *known == self.address || *known == format!("{bare}@{domain}"))
@@ -36,7 +36,7 @@ impl Address {
 }
 
 /// The addresses in a header; what is not one is passed over.
-pub(super) fn list(text: &str) -> Vec<Address> {
+pub(crate) fn list(text: &str) -> Vec<Address> {
     // The parser stops at the first line's end.
     let line = format!("{}\n", text.replace(['\r', '\n'], " "));
     let HeaderValue::Address(found) = MessageStream::new(line.as_bytes()).parse_address() else {
@@ -47,7 +47,7 @@ pub(super) fn list(text: &str) -> Vec<Address> {
 }
 
 /// Whether the text is a domain of at least one dot, in lower case.
-pub(super) fn is_domain(text: &str) -> bool {
+pub(crate) fn is_domain(text: &str) -> bool {
     let is_label = |label: &str| {
         let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
         !label.is_empty() && label.chars().all(is_plain)

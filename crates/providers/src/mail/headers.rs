@@ -52,6 +52,18 @@ impl Headers {
         (is_alone && at < receipt).then(|| self.0[at].1.as_str())
     }
 
+    /// The ids in a header: what stands in the brackets that hold one, or the first word without any.
+    pub(crate) fn ids(value: &str) -> impl Iterator<Item = &str> {
+        let fits = |id: &&str| {
+            let is_plain = |c: char| !c.is_whitespace() && !c.is_control();
+            (1..=ID_BYTES_MAX).contains(&id.len()) && id.chars().all(is_plain)
+        };
+        let bracketed =
+            value.split('<').skip(1).filter_map(|rest| Some(rest.split_once('>')?.0.trim()));
+        let bare = value.split_whitespace().next().filter(|_| !value.contains('<'));
+        bracketed.chain(bare).filter(fits)
+    }
+
     /// The Message-ID, without its brackets.
     pub(crate) fn message_id(&self) -> Option<&str> {
         self.all("Message-ID").find_map(first_id)
@@ -79,16 +91,9 @@ impl Headers {
     }
 }
 
-/// The first id in a header: what stands in the first brackets that hold one, or the first word without any.
+/// The first id in a header.
 fn first_id(value: &str) -> Option<&str> {
-    let fits = |id: &&str| {
-        let is_plain = |c: char| !c.is_whitespace() && !c.is_control();
-        (1..=ID_BYTES_MAX).contains(&id.len()) && id.chars().all(is_plain)
-    };
-    let mut bracketed =
-        value.split('<').skip(1).filter_map(|rest| Some(rest.split_once('>')?.0.trim()));
-    let bare = || value.split_whitespace().next().filter(|_| !value.contains('<'));
-    bracketed.find(fits).or_else(|| bare().filter(fits))
+    Headers::ids(value).next()
 }
 
 #[cfg(test)]

@@ -14,11 +14,11 @@ use wakepost_domain::envelope::{
     Actor, ConversationType, File, Mapped, Message, Starts, Subject, Trigger,
 };
 
+pub(crate) use self::address::{Address, list as addresses};
 pub(crate) use self::dkim::Dkim;
 pub(crate) use self::headers::Headers;
 pub(crate) use self::raw::Raw;
 
-use self::address::Address;
 use crate::form::Form;
 use crate::mapping::MapError;
 use crate::settings::{self, Setting, Settings};
@@ -30,23 +30,6 @@ pub(crate) const ADDRESS: Setting = Setting::optional(
     "The agent's own addresses, with commas between. Other mail starts no job; all mail does if left out.",
 )
 .example("agent@acme.example");
-
-/// The setting that says how replies are sent where the provider's API is not used for that.
-pub(crate) const SMTP_URL: Setting = Setting::for_replies(
-    "smtp_url",
-    "Mail server",
-    "Where replies are handed in, with the name and password for it: smtps://user:password@host:465.",
-)
-.secret()
-.example("smtps://user:password@smtp.acme.example:465");
-
-/// The setting that says whom replies are from.
-pub(crate) const REPLY_FROM: Setting = Setting::optional(
-    "reply_from",
-    "Sender of replies",
-    "The address that replies come from; the first of the agent's own addresses if left out.",
-)
-.example("Acme Agent <agent@acme.example>");
 
 /// What a mail is called in an event, where the provider has no name for it.
 pub(crate) const RECEIVED: &str = "email.received";

@@ -18,6 +18,8 @@ use crate::form::says_form;
 use crate::freshness::Unit;
 use crate::mapping::MapError;
 use crate::provider::{Answer, Facts, Provider, SignedHeader};
+use crate::reply::Replies;
+use crate::reply::slack::SlackReplies;
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
 use crate::settings::{self, ConfigError, Setting, Settings};
@@ -26,7 +28,7 @@ use crate::verdict::{Check, Refusal, Verified, Why};
 use crate::{header, payload};
 
 const SIGNATURE: &str = "X-Slack-Signature";
-const TIME: &str = "X-Slack-Request-Timestamp";
+pub(crate) const REQUEST_TIME: &str = "X-Slack-Request-Timestamp";
 
 /// A Slack app.
 pub(crate) struct Slack;
@@ -74,10 +76,10 @@ impl Provider for Slack {
             .strip_prefix("v0=")
             .and_then(|text| Encoding::Hex.decode(text))
             .ok_or_else(|| Why::malformed(SIGNATURE, "v0= and hex digits"))?;
-        let time_text = header::one(request.headers, TIME)?;
+        let time_text = header::one(request.headers, REQUEST_TIME)?;
         let time = Unit::Seconds
             .read(time_text)
-            .ok_or_else(|| Why::malformed(TIME, Unit::Seconds.expected()))?;
+            .ok_or_else(|| Why::malformed(REQUEST_TIME, Unit::Seconds.expected()))?;
         let parts = [b"v0:", time_text.as_bytes(), b":", request.body];
         let given = [given];
         let secret_index = check.secret_that(|secret| {
@@ -103,6 +105,10 @@ impl Provider for Slack {
         says_form(request.headers).then(|| Answer::ok("text/plain", ""))
     }
 
+    fn replies(&self) -> Option<&'static dyn Replies> {
+        Some(&SlackReplies)
+    }
+
     fn samples(&self) -> &'static [Sample] {
         SAMPLES
     }
@@ -118,7 +124,7 @@ impl Provider for Slack {
         let time = Unit::Seconds.write(now);
         let parts = [b"v0:", time.as_bytes(), b":", &request.body];
         let tag = hex::encode(signature::hmac(HMAC_SHA256, secret.as_bytes(), &parts));
-        request.set(TIME, &time)?;
+        request.set(REQUEST_TIME, &time)?;
         request.set(SIGNATURE, &format!("v0={tag}"))
     }
 }
@@ -199,7 +205,7 @@ mod tests {
             &trigger_id=398738663015.47445629121.803a0bc887a14d10d2c447fce8b6703c";
         let mut request = SignedRequest::post("https://hooks.example/in/src_1", body);
         request.set("content-type", FORM).unwrap();
-        request.set(TIME, "1531420618").unwrap();
+        request.set(REQUEST_TIME, "1531420618").unwrap();
         let tag = "a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503";
         request.set(SIGNATURE, &format!("v0={tag}")).unwrap();
         request
@@ -229,7 +235,7 @@ mod tests {
         }
         for bad in ["1531420618x", "-1531420618", "1531420618000", "1531420618.0", "1"] {
             let mut request = vector();
-            request.set(TIME, bad).unwrap();
+            request.set(REQUEST_TIME, bad).unwrap();
             let refused = verify_at(&Slack, &request, &[SECRET], AT);
             assert!(matches!(refused, Err(Refusal::Signature(_))), "{bad}: {refused:?}");
         }
