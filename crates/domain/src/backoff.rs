@@ -10,6 +10,9 @@ pub struct Backoff {
 
 /// Jobs: three attempts, after 10 s and 60 s, and 5 min for any further.
 pub const JOB_ATTEMPTS: u32 = 3;
+
+/// How often a reply is tried.
+pub const REPLY_ATTEMPTS: u32 = 5;
 const JOB_DELAYS: [Duration; 3] =
     [Duration::from_secs(10), Duration::from_secs(60), Duration::from_secs(300)];
 

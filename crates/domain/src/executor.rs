@@ -19,6 +19,9 @@ pub enum Executor {
         /// The name of a command in `wakepost.toml`; the API can only name one.
         name: String,
     },
+    /// The gateway does it itself, as it sends replies. Nobody can ask for it.
+    #[serde(skip)]
+    Gateway,
 }
 
 impl Executor {

@@ -10,6 +10,9 @@ use crate::time::Timestamp;
 pub const LEASE: Duration = Duration::from_secs(120);
 /// How long a pushed run's lease lasts; the node renews it.
 pub const PUSH_LEASE: Duration = Duration::from_secs(300);
+/// How long a lease lasts on what the gateway does itself. Short, since somebody waits for it and the gateway
+/// renews it all the time.
+pub const OWN_LEASE: Duration = Duration::from_secs(15);
 /// How long a run may take in all, unless the source says otherwise.
 pub const RUN_TIMEOUT: Duration = Duration::from_secs(900);
 /// The longest run timeout.

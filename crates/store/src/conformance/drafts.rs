@@ -353,6 +353,7 @@ pub fn end(ticket: &Ticket, ending: Ending) -> Settle {
         settlement: transition::settle(ending, attempt, most, &Backoff::default(), 0.5),
         error: (ending != Ending::Succeeded).then(|| format!("{ending:?}")),
         evidence: Evidence::default(),
+        follow_up: None,
     }
 }
 

@@ -300,6 +300,12 @@ macro_rules! conformance_list {
                 received_events_of_one_key_run_one_at_a_time_in_order_of_arrival,
                 events_of_one_key_from_two_nodes_at_once_have_one_head,
             ]
+            following: [
+                a_success_makes_what_follows_it,
+                nothing_follows_a_run_that_did_not_succeed,
+                a_live_run_makes_work_and_a_dead_one_none,
+                many_successes_at_once_make_what_follows_each,
+            ]
             outliving: [
                 live_work_keeps_its_event_and_all_it_has,
                 a_dead_letter_keeps_its_body_until_it_is_replayed,

@@ -28,6 +28,11 @@ impl OrderKey {
         OrderKey(hash(tenant, b"order", &[], key))
     }
 
+    /// The key of what one job says: its replies are sent in order.
+    pub fn of_replies(tenant: TenantId, job: WorkId) -> OrderKey {
+        OrderKey(hash(tenant, b"replies", &job.to_bytes(), &[]))
+    }
+
     /// The key of what a source sent.
     pub fn of_source(tenant: TenantId, source: SourceId, key: &[u8]) -> OrderKey {
         OrderKey(hash(tenant, b"order", &source.to_bytes(), key))

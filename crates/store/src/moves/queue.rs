@@ -9,6 +9,8 @@ use wakepost_domain::transition::Settlement;
 use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, SourceId, TenantId, Timestamp, Ulid};
 
+use super::settings::{Idempotency, Once};
+use super::work::NewWork;
 use crate::error::Result;
 use crate::vault::Sealed;
 
@@ -125,6 +127,17 @@ pub struct Settle {
     pub error: Option<String>,
     /// What the run leaves behind.
     pub evidence: Evidence,
+    /// What is to be done next, made together with a success and with nothing else.
+    pub follow_up: Option<Box<NewWork>>,
+}
+
+impl Settle {
+    /// How large what it brings is.
+    pub(crate) fn bytes(&self) -> usize {
+        let input = self.follow_up.as_ref().and_then(|next| next.input.as_ref());
+        let Evidence { result, reply, .. } = &self.evidence;
+        [result.as_ref(), reply.as_ref(), input].into_iter().flatten().map(Sealed::len).sum()
+    }
 }
 
 /// What a run leaves behind.
@@ -153,6 +166,13 @@ pub struct Settled {
     pub repeated: bool,
 }
 
+impl Settled {
+    /// Whether what was to follow a success was made now.
+    pub fn makes_follow_up(&self) -> bool {
+        self.state == State::Succeeded && !self.repeated
+    }
+}
+
 /// A sign of progress.
 #[derive(Debug, Clone)]
 pub struct Progress {
@@ -174,6 +194,14 @@ pub trait Queue {
     /// Ends runs: the run is recorded, the item moves on, its bounds are freed, in one transaction each.
     /// A repeat of the call that ended the run, with the same outcome, is answered as the first was.
     async fn settle(&self, batch: Vec<Settle>) -> Vec<Result<Settled>>;
+
+    /// Makes work that a run asks for before its end, if the lease is live.
+    async fn follow_up(
+        &self,
+        ticket: Ticket,
+        item: NewWork,
+        once: Option<Idempotency>,
+    ) -> Result<Once<()>>;
 
     /// Replaces the agent's own state, if the lease is live.
     async fn checkpoint(&self, ticket: Ticket, state: Sealed) -> Result<()>;

@@ -190,6 +190,7 @@ async fn hold(tx: &Transaction<'_>, request: &Begin) -> Result<()> {
         settlement,
         error: Some(format!("effect {} is in doubt", request.key)),
         evidence: Evidence::default(),
+        follow_up: None,
     };
     let settled = settle(tx, &[&end]).await?;
     settled.into_iter().next().flatten().ok_or(StoreError::LeaseLost)?;

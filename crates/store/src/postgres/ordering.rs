@@ -37,6 +37,16 @@ pub async fn lock_live(
     tx: &Transaction<'_>,
     items: &[(TenantId, WorkId)],
 ) -> Result<HashMap<Uuid, Uuid>> {
+    lock_live_and_new(tx, items, &[]).await
+}
+
+/// As [`lock_live`], and with them the keys of new items: two rounds of locks could deadlock.
+pub async fn lock_live_and_new(
+    tx: &Transaction<'_>,
+    items: &[(TenantId, WorkId)],
+    new: &[&NewWork],
+) -> Result<HashMap<Uuid, Uuid>> {
+    let new: Vec<Uuid> = new.iter().filter_map(|item| item.order).map(key_uuid).collect();
     let rows = query(
         tx,
         "SELECT k.id, k.order_key, pg_advisory_xact_lock(k.lock)::text
@@ -45,14 +55,23 @@ pub async fn lock_live(
                CROSS JOIN LATERAL (
                  SELECT id, order_key FROM work
                  WHERE tenant = i.tenant AND id = i.id AND order_key IS NOT NULL LIMIT 1) w
+               UNION ALL
+               SELECT NULL, o.key, hashtextextended(o.key::text, 0) FROM unnest($3::uuid[]) AS o (key)
                ORDER BY 3) k",
         &[
             &items.iter().map(|(tenant, _)| tenant.0).collect::<Vec<_>>(),
             &items.iter().map(|(_, id)| uuid(id.0)).collect::<Vec<_>>(),
+            &new,
         ],
     )
     .await?;
-    rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
+    let mut keys = HashMap::new();
+    for row in &rows {
+        if let Some(item) = get::<Option<Uuid>>(row, 0)? {
+            keys.insert(item, get(row, 1)?);
+        }
+    }
+    Ok(keys)
 }
 
 /// Of each of these keys that has no first item any more, the next may go. Answers its lane. The keys are

@@ -10,12 +10,15 @@ use wakepost_domain::{Ulid, limits};
 use super::batch::Verb;
 use super::claim::millis;
 use super::fault::Fault;
+use super::ordering::lock_new;
 use super::rows::{execute, get, id, opt_time, query, query_opt, time, uuid};
-use super::{Postgres, commit};
+use super::settings::remember;
+use super::{Postgres, commit, work};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
-    ClaimRequest, Claimed, Heartbeat, HeartbeatAnswer, Progress, Queue, Settle, Settled,
+    ClaimRequest, Claimed, Heartbeat, HeartbeatAnswer, Idempotency, NewWork, Once, Progress, Queue,
+    Settle, Settled,
 };
 use crate::vault::Sealed;
 
@@ -31,6 +34,26 @@ impl Queue for Postgres {
 
     async fn settle(&self, batch: Vec<Settle>) -> Vec<Result<Settled>> {
         self.inner.settles.submit(batch).await
+    }
+
+    async fn follow_up(
+        &self,
+        ticket: Ticket,
+        item: NewWork,
+        once: Option<Idempotency>,
+    ) -> Result<Once<()>> {
+        let _place = self.inner.admission.enter(item.input.as_ref().map_or(0, Sealed::len))?;
+        let mut client = self.hot().await?;
+        let tx = client.transaction().await?;
+        if let Some(before) = remember(&tx, once.as_ref()).await? {
+            return Ok(Once::Before(before));
+        }
+        // The key before the item: so does whoever ends its run.
+        lock_new(&tx, &[&item]).await?;
+        live(&tx, &ticket).await?;
+        work::insert(&tx, &[&item]).await?;
+        commit(tx).await?;
+        Ok(Once::Now(()))
     }
 
     async fn checkpoint(&self, ticket: Ticket, state: Sealed) -> Result<()> {

@@ -11,11 +11,12 @@ use wakepost_domain::work::State;
 use super::batch::Verb;
 use super::claim::millis;
 use super::fault::Fault;
-use super::ordering::{let_next_go, lock_live};
+use super::ordering::{let_next_go, lock_live_and_new};
 use super::rows::{code, get, opt_text, query, uuid};
+use super::work;
 use crate::error::{Result, StoreError};
 use crate::failpoint;
-use crate::moves::{Guard, Settle, Settled};
+use crate::moves::{Guard, NewWork, Settle, Settled};
 use crate::vault::Sealed;
 
 /// The verb behind [`crate::moves::Queue::settle`].
@@ -26,7 +27,7 @@ impl Verb for End {
     type Answer = Settled;
 
     fn bytes(item: &Settle) -> usize {
-        [&item.evidence.result, &item.evidence.reply].into_iter().flatten().map(Sealed::len).sum()
+        item.bytes()
     }
 
     async fn run(
@@ -43,12 +44,13 @@ impl Verb for End {
                 open.into_iter().partition(|index| seen.insert(items[*index].ticket.work));
             let ends: Vec<&Settle> = round.iter().map(|index| &items[*index]).collect();
             pass_ends(&ends).await?;
-            let settled = match ends.iter().any(|end| end.ticket.ordered) {
+            let has_more = |end: &&Settle| end.ticket.ordered || end.follow_up.is_some();
+            let settled = match ends.iter().any(has_more) {
                 // The usual batch is one statement, and its own transaction.
                 false => settle(&*client, &ends).await?,
                 true => {
                     let tx = client.transaction().await?;
-                    let settled = settle_in_order(&tx, &ends).await?;
+                    let settled = settle_with_more(&tx, &ends).await?;
                     tx.commit().await?;
                     settled
                 }
@@ -75,8 +77,8 @@ async fn pass_ends(ends: &[&Settle]) -> Result<()> {
     failpoint::pass_async("settle.before_commit").await
 }
 
-/// Ends runs of which some have an order key, and lets the next of each key go.
-pub async fn settle_in_order(
+/// Ends runs of which some have an order key, and lets the next of each key go; makes what follows a success.
+pub async fn settle_with_more(
     tx: &Transaction<'_>,
     ends: &[&Settle],
 ) -> std::result::Result<Vec<Option<Settled>>, Fault> {
@@ -85,7 +87,9 @@ pub async fn settle_in_order(
         .filter(|end| end.ticket.ordered)
         .map(|end| (end.ticket.tenant, end.ticket.work))
         .collect();
-    let keys = lock_live(tx, &items).await?;
+    let follow_ups: Vec<&NewWork> =
+        ends.iter().filter_map(|end| end.follow_up.as_deref()).collect();
+    let keys = lock_live_and_new(tx, &items, &follow_ups).await?;
     let mut settled = settle(tx, ends).await?;
     let next = let_next_go(tx, &keys.values().copied().collect::<Vec<_>>()).await?;
     for (end, settled) in ends.iter().zip(&mut settled) {
@@ -95,6 +99,14 @@ pub async fn settle_in_order(
         {
             settled.next_in_order = next.get(key).copied();
         }
+    }
+    let made = ends.iter().zip(&settled).filter_map(|(end, settled)| {
+        let made = settled.is_some_and(|settled| settled.makes_follow_up());
+        end.follow_up.as_deref().filter(|_| made)
+    });
+    let made: Vec<&NewWork> = made.collect();
+    if !made.is_empty() {
+        work::insert(tx, &made).await?;
     }
     Ok(settled)
 }

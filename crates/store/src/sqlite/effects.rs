@@ -164,8 +164,9 @@ fn hold(tx: &Connection, now: Timestamp, request: &Begin) -> Result<()> {
         settlement,
         error: Some(format!("effect {} is in doubt", request.key)),
         evidence: Evidence::default(),
+        follow_up: None,
     };
-    settle(tx, now, &end).map_err(unavailable)?.ok_or(StoreError::LeaseLost)?;
+    settle(tx, now, &end)?.ok_or(StoreError::LeaseLost)?;
     Ok(())
 }
 

@@ -11,11 +11,13 @@ use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId, limits};
 use super::Sqlite;
 use super::ordering::let_next_go;
 use super::rows::{Bits, known, time, unavailable};
+use super::settings::remember;
+use super::work;
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
-    ClaimLane, ClaimRequest, Claimed, Evidence, Guard, Heartbeat, HeartbeatAnswer, OrderKey,
-    Progress, Queue, Settle, Settled,
+    ClaimLane, ClaimRequest, Claimed, Evidence, Guard, Heartbeat, HeartbeatAnswer, Idempotency,
+    NewWork, Once, OrderKey, Progress, Queue, Settle, Settled,
 };
 use crate::vault::Sealed;
 
@@ -52,12 +54,12 @@ impl Queue for Sqlite {
 
     async fn settle(&self, batch: Vec<Settle>) -> Vec<Result<Settled>> {
         let count = batch.len();
-        let bytes = batch.iter().map(|item| evidence_bytes(&item.evidence)).sum();
+        let bytes = batch.iter().map(Settle::bytes).sum();
         let rows = self
             .write(bytes, move |tx, now| {
                 let mut answers = Vec::with_capacity(batch.len());
                 for item in &batch {
-                    answers.push(settle(tx, now, item).map_err(unavailable)?);
+                    answers.push(settle(tx, now, item)?);
                     pass_end(item)?;
                 }
                 failpoint::pass("settle.before_commit")?;
@@ -69,6 +71,24 @@ impl Queue for Sqlite {
             Err(error) => Err(error),
         };
         spread(rows, count, |answer: Option<Settled>| answer.ok_or(StoreError::LeaseLost))
+    }
+
+    async fn follow_up(
+        &self,
+        ticket: Ticket,
+        item: NewWork,
+        once: Option<Idempotency>,
+    ) -> Result<Once<()>> {
+        let bytes = item.input.as_ref().map_or(0, Sealed::len);
+        self.write_whole(bytes, move |tx, now| {
+            if let Some(before) = remember(tx, now, once.as_ref())? {
+                return Ok(Once::Before(before));
+            }
+            live(tx, now, &ticket)?;
+            work::insert(tx, now, &item)?;
+            Ok(Once::Now(()))
+        })
+        .await
     }
 
     async fn checkpoint(&self, ticket: Ticket, state: Sealed) -> Result<()> {
@@ -113,10 +133,6 @@ fn spread<A, B>(rows: Result<Vec<A>>, count: usize, each: fn(A) -> Result<B>) ->
         Ok(rows) => rows.into_iter().map(each).collect(),
         Err(error) => (0..count).map(|_| Err(error.clone())).collect(),
     }
-}
-
-fn evidence_bytes(evidence: &Evidence) -> usize {
-    [&evidence.result, &evidence.reply].into_iter().flatten().map(Sealed::len).sum()
 }
 
 /// Claims the oldest ready items of a lane. Joined, not `IN (…)`: with two columns SQLite would search by the
@@ -252,12 +268,18 @@ struct Running {
     caps: Option<String>,
 }
 
-/// Ends a run. `None`: the lease is not what the caller thinks.
-pub(super) fn settle(
-    tx: &Connection,
-    now: Timestamp,
-    item: &Settle,
-) -> rusqlite::Result<Option<Settled>> {
+/// Ends a run, and makes what follows a success. `None`: the lease is not what the caller thinks.
+pub(super) fn settle(tx: &Connection, now: Timestamp, item: &Settle) -> Result<Option<Settled>> {
+    let settled = end(tx, now, item).map_err(unavailable)?;
+    if let (Some(settled), Some(next)) = (&settled, &item.follow_up)
+        && settled.makes_follow_up()
+    {
+        work::insert(tx, now, next)?;
+    }
+    Ok(settled)
+}
+
+fn end(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Result<Option<Settled>> {
     let Some(running) = guarded(tx, now, item)? else {
         return repeated(tx, item);
     };
