@@ -112,6 +112,17 @@ pub struct Progress {
     pub data: Option<Value>,
 }
 
+/// A message on the thread of a job's event.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Reply {
+    /// What to say, as Markdown.
+    pub text: String,
+    /// `true`: in the place of the job's message before it, where the platform can. `false`: a message of its own,
+    /// for good. Left out: one that the job's last reply takes the place of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update: Option<bool>,
+}
+
 /// How a job that worked went.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Completion {
@@ -233,6 +244,11 @@ impl Client {
     /// `POST /jobs/{id}/progress`
     pub fn progress(&self, id: &str, token: &str, progress: &Progress) -> Call<Moved> {
         self.call(post(&["jobs", id, "progress"], &leased(token, progress)))
+    }
+
+    /// `POST /jobs/{id}/reply`: answers the message's own id.
+    pub fn reply_to_job(&self, id: &str, token: &str, reply: &Reply) -> Call<Moved> {
+        self.call(post(&["jobs", id, "reply"], &leased(token, reply)))
     }
 
     /// `POST /jobs/{id}/complete`

@@ -41,7 +41,7 @@ pub use jobs::{CancelOn, Job, JobLease, JobQuery, JobRun, NewJob, Replay, Replay
 pub use keys::{Key, KeyQuery, NewKey};
 pub use lease::{
     Completion, Failure, Finish, FinishOutcome, Finished, FinishedJob, Heartbeat, LeaseQuery,
-    LeasedJob, LeasedJobs, Progress,
+    LeasedJob, LeasedJobs, Progress, Reply,
 };
 pub use page::{Moved, Nothing, Page};
 pub use sources::{

@@ -88,6 +88,8 @@ pub struct SourceConfig {
     pub owner: Option<String>,
     /// Whether an administrator of all tenants set the executor's URL, which may then be private.
     pub executor_trusted: bool,
+    /// Whether such an administrator set the adapter's settings, whose addresses may then be private.
+    pub settings_trusted: bool,
 }
 
 impl Default for SourceConfig {
@@ -115,6 +117,7 @@ impl Default for SourceConfig {
             allow_from: Vec::new(),
             owner: None,
             executor_trusted: false,
+            settings_trusted: false,
         }
     }
 }

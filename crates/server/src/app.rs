@@ -26,7 +26,7 @@ use crate::context::{Context, Hub, NoHub};
 use crate::directory::{Directory, MANY_NODES_TTL};
 use crate::edge::{self, Faults, Rates, Rejections};
 use crate::listener;
-use crate::outbound::{ClientSettings, GuardedClient, SystemResolver};
+use crate::outbound::{ClientSettings, GuardedClient, Mailer, SystemResolver};
 use crate::queue::Queue;
 use crate::system::{SystemClock, SystemEntropy};
 use crate::telemetry::metrics::Metrics;
@@ -81,7 +81,9 @@ impl App {
         let queue = Arc::new(Queue::new(store.clone(), directory.clone(), hub.clone()));
         let client =
             ClientSettings { policy: config.addresses.clone(), ..ClientSettings::default() };
-        let client = GuardedClient::new(Arc::new(SystemResolver::new()), client)?;
+        let resolver = Arc::new(SystemResolver::new());
+        let mailer = Mailer::new(resolver.clone(), &client)?;
+        let client = GuardedClient::new(resolver, client)?;
         let ledger = intake(ledger);
         let context = Arc::new(Context {
             rejections: Rejections::start(ledger.clone(), directory.clone()),
@@ -92,6 +94,7 @@ impl App {
             tokens: Tokens::new(&master),
             ledger,
             client: Arc::new(client),
+            mailer,
             metrics: Metrics::default(),
             last_id: Mutex::new(Ulid::MIN),
             used_keys: Mutex::new(HashMap::new()),

@@ -14,7 +14,7 @@ use wakepost_store::vault::Vault;
 use crate::config::Config;
 use crate::directory::Directory;
 use crate::edge::{Faults, Rates, Rejections};
-use crate::outbound::HttpClient;
+use crate::outbound::{HttpClient, Mailer};
 use crate::queue::Queue;
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::Tokens;
@@ -60,6 +60,8 @@ pub struct Context {
     pub queue: Arc<Queue>,
     /// Requests that we send.
     pub client: Arc<dyn HttpClient>,
+    /// Mails that we send.
+    pub mailer: Mailer,
     /// The other nodes.
     pub hub: Arc<dyn Hub>,
     /// What is counted.

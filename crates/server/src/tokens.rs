@@ -1,8 +1,9 @@
 //! Tokens that prove themselves: lease tokens, and the key that lives as long as one lease.
 
-use aws_lc_rs::hmac;
+use aws_lc_rs::{digest, hmac};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use wakepost_domain::Ulid;
 use wakepost_domain::lease::Ticket;
 use wakepost_store::vault::MasterKey;
 
@@ -78,6 +79,15 @@ fn open(key: &hmac::Key, prefix: &str, token: &str) -> Option<Ticket> {
         && aws_lc_rs::constant_time::verify_slices_are_equal(tag, &expected.as_ref()[..MAC_BYTES])
             .is_ok();
     same.then(|| Ticket::from_bytes(ticket))
+}
+
+/// What to pass downstream, so that the other side can tell a repeat. The same for the same effect, always.
+pub fn idempotency_key(scope: Ulid, key: &str) -> String {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(b"wakepost effect");
+    context.update(&scope.to_bytes());
+    context.update(key.as_bytes());
+    format!("wp_{}", hex::encode(&context.finish().as_ref()[..16]))
 }
 
 #[cfg(test)]

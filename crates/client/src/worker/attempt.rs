@@ -20,7 +20,8 @@ pub(super) async fn attempt<W: Worker>(
 ) {
     let job = Arc::new(job);
     let (cancel_asked, cancel) = watch::channel(false);
-    let context = JobContext { client: client.clone(), job: job.clone(), cancel };
+    let replies = Arc::default();
+    let context = JobContext { client: client.clone(), job: job.clone(), cancel, replies };
     let work = async {
         if let Some(outcome) = outcome(&worker, context, hand_back).await {
             report(&client, &job, outcome).await;

@@ -1,13 +1,14 @@
 //! What a worker can do with its job while it runs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 use tokio::sync::watch;
 
 use super::Stop;
 use crate::backoff::Backoff;
-use crate::{Call, Client, LeasedJob, Progress};
+use crate::{Call, Client, LeasedJob, Progress, Reply};
 
 /// A leased job, and the calls about it. Cheap to clone.
 #[derive(Clone)]
@@ -15,6 +16,8 @@ pub struct JobContext {
     pub(super) client: Client,
     pub(super) job: Arc<LeasedJob>,
     pub(super) cancel: watch::Receiver<bool>,
+    /// How many replies it has sent.
+    pub(super) replies: Arc<AtomicU64>,
 }
 
 impl JobContext {
@@ -51,6 +54,17 @@ impl JobContext {
             Err(error) if !error.is_transient() => Err(Stop::of(&error)),
             _ => Ok(()),
         }
+    }
+
+    /// Says something on the thread of the job's event, before the job is done. The reply that it completes with
+    /// takes the message's place, unless `update` says that it stays.
+    pub async fn reply(&self, reply: Reply) -> Result<(), Stop> {
+        let (id, token) = (&self.job.id, &self.job.lease_token);
+        // An answer may get lost: the repeat is then known by its key.
+        let turn = self.replies.fetch_add(1, Ordering::Relaxed);
+        let key = format!("{}:{turn}", self.job.run_id.as_deref().unwrap_or(token));
+        self.insist(|| self.client.reply_to_job(id, token, &reply).idempotency_key(&key)).await?;
+        Ok(())
     }
 
     /// Repeats a call until it is answered. It ends with the lease at the latest, since the run is dropped then.

@@ -1,6 +1,5 @@
 //! The side-effect ledger: ask before acting, say how it went.
 
-use aws_lc_rs::digest;
 use axum::response::Response;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -20,19 +19,11 @@ use super::describe::{Conflicting, Keyed, Missing, Tenant};
 use super::error::ApiError;
 use super::once;
 use super::ticket::Leased;
-use super::work::{check_document, check_key, check_note, find_job};
+use super::work::{check_document, check_key, check_note, find};
 use crate::schema;
 use crate::telemetry::metrics::Metrics;
+use crate::tokens::idempotency_key;
 use crate::view::open_json;
-
-/// What to pass downstream, so that the other side can tell a repeat. The same for the same effect, always.
-pub fn idempotency_key(scope: Ulid, key: &str) -> String {
-    let mut context = digest::Context::new(&digest::SHA256);
-    context.update(b"wakepost effect");
-    context.update(&scope.to_bytes());
-    context.update(key.as_bytes());
-    format!("wp_{}", hex::encode(&context.finish().as_ref()[..16]))
-}
 
 /// A wish to act.
 #[derive(Deserialize, ToSchema)]
@@ -258,7 +249,7 @@ enum Resolution {
 /// Says whether an effect in doubt happened. A job held for it alone goes on.
 #[utoipa::path(
     post, path = "/jobs/{id}/effects/{key}/resolve", operation_id = "resolve_effect",
-    tag = "effects", params(("id" = schema::JobId, Path), ("key" = schema::Key, Path), Tenant),
+    tag = "effects", params(("id" = schema::WorkId, Path), ("key" = schema::Key, Path), Tenant),
     request_body = ResolveBody,
     responses(
         (status = 200, description = "Where the job stands now.", body = EffectMoved),
@@ -271,7 +262,7 @@ pub async fn resolve(
 ) -> Result<Response, ApiError> {
     call.need(Right::Operate)?;
     let tenant = call.tenant().await?;
-    let row = find_job(&call.context, tenant.id, &id).await?;
+    let row = find(&call.context, tenant.id, &id).await?;
     need_doubt(&call, &row, &key).await?;
     let body: ResolveBody = call.body()?;
     check_note(&body.note)?;
@@ -287,7 +278,7 @@ pub async fn resolve(
     };
     call.context.store.resolve(request).await?;
     call.context.queue.hint_all_nodes(&[row.lane]).await?;
-    let now = find_job(&call.context, tenant.id, &id).await?;
+    let now = find(&call.context, tenant.id, &id).await?;
     let status = now.state.as_str();
     Ok(once::json(StatusCode::OK, &EffectMoved { id, key, status }))
 }

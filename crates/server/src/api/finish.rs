@@ -22,6 +22,7 @@ use super::many::{Answers, Many, OneAnswer, refused};
 use super::once;
 use super::ticket::Leased;
 use super::work::{Moved, check_document};
+use crate::replies;
 use crate::schema;
 use crate::workers::settle::{End, settle};
 
@@ -85,13 +86,18 @@ async fn completed(
     cost: Option<f64>,
 ) -> Result<End, ApiError> {
     let key = call.context.vault.key(ticket.tenant).await?;
+    let follow_up = match &reply {
+        Some(text) => replies::last_word(&call.context, &ticket, text).await?,
+        None => None,
+    };
     let evidence = Evidence {
         result: result
             .map(|result| key.seal(Slot::JobResult(ticket.work), result.get().as_bytes())),
         reply: reply.map(|reply| key.seal(Slot::Reply(ticket.work), reply.as_bytes())),
         cost,
     };
-    Ok(End { ticket, ending: Ending::Succeeded, error: None, evidence })
+    let follow_up = follow_up.map(Box::new);
+    Ok(End { ticket, ending: Ending::Succeeded, error: None, evidence, follow_up })
 }
 
 /// Why the run failed.
@@ -131,6 +137,7 @@ fn failed(
         },
         error: Some(limits::truncate(error, limits::ERROR_BYTES_MAX).to_owned()),
         evidence: Evidence { cost, ..Evidence::default() },
+        follow_up: None,
     }
 }
 

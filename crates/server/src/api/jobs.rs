@@ -30,7 +30,7 @@ use super::shapes::{MadeJobs, Work, WorkWhole};
 use super::sources::check_executor;
 use super::work::{
     self, Moved, ReplayBody, Replayed, check_attempts, check_document, check_key, check_name,
-    check_note, find_job, or_conflict,
+    check_note, find, or_conflict,
 };
 use crate::schema;
 
@@ -325,14 +325,14 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
 /// Shows one job. A worker may read a job while it is leased.
 #[utoipa::path(
     get, path = "/jobs/{id}", operation_id = "get_job", tag = "jobs",
-    params(("id" = schema::JobId, Path), describe::Tenant),
+    params(("id" = schema::WorkId, Path), describe::Tenant),
     responses((status = 200, description = "The job.", body = WorkWhole), Keyed, Missing)
 )]
 pub async fn show(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     let is_worker = call.caller.role == Role::Worker;
     call.need(if is_worker { Right::Work } else { Right::Read })?;
     let tenant = call.tenant().await?;
-    let row = find_job(&call.context, tenant.id, &id).await?;
+    let row = find(&call.context, tenant.id, &id).await?;
     let own =
         call.caller.ticket.is_none_or(|ticket| ticket.work == row.id && ticket.fence == row.fence);
     if is_worker && (row.state != State::Running || !own) {
@@ -372,7 +372,7 @@ struct Cancelled {
 /// Gives a job up. A running one learns of it on its next heartbeat.
 #[utoipa::path(
     post, path = "/jobs/{id}/cancel", operation_id = "cancel_job", tag = "jobs",
-    params(("id" = schema::JobId, Path), describe::Tenant), request_body = CancelBody,
+    params(("id" = schema::WorkId, Path), describe::Tenant), request_body = CancelBody,
     responses(
         (status = 200, description = "Cancelled, or asked to stop.", body = Cancelled),
         Keyed, Missing, Conflicting,
@@ -381,7 +381,7 @@ struct Cancelled {
 pub async fn cancel(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Operate)?;
     let tenant = call.tenant().await?;
-    let row = find_job(&call.context, tenant.id, &id).await?;
+    let row = find(&call.context, tenant.id, &id).await?;
     let note = cancel_note(&call).map_err(|refusal| match row.state {
         State::Running => refusal,
         _ => or_conflict(&row, Move::Cancel, refusal),
@@ -416,13 +416,13 @@ fn release_note(call: &Call) -> Result<String, ApiError> {
 /// Lets a held job go on.
 #[utoipa::path(
     post, path = "/jobs/{id}/release", operation_id = "release_job", tag = "jobs",
-    params(("id" = schema::JobId, Path), describe::Tenant), request_body = ReleaseBody,
+    params(("id" = schema::WorkId, Path), describe::Tenant), request_body = ReleaseBody,
     responses((status = 200, description = "`pending`.", body = Moved), Keyed, Missing, Conflicting)
 )]
 pub async fn release(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Operate)?;
     let tenant = call.tenant().await?;
-    let row = find_job(&call.context, tenant.id, &id).await?;
+    let row = find(&call.context, tenant.id, &id).await?;
     let note = release_note(&call).map_err(|refusal| or_conflict(&row, Move::Release, refusal))?;
     let audit = call.audit(Some(tenant.id), "job.release", id.clone(), Some(note));
     let lane = call.context.store.release(tenant.id, row.id, audit).await?;
@@ -433,7 +433,7 @@ pub async fn release(At(id): At<String>, call: Call) -> Result<Response, ApiErro
 /// Runs a finished job once more, as a new job.
 #[utoipa::path(
     post, path = "/jobs/{id}/replay", operation_id = "replay_job", tag = "jobs",
-    params(("id" = schema::JobId, Path), describe::Tenant, Idempotent),
+    params(("id" = schema::WorkId, Path), describe::Tenant, Idempotent),
     request_body = ReplayBody,
     responses(
         (status = 202, description = "The new job waits.", body = Replayed),
@@ -443,6 +443,6 @@ pub async fn release(At(id): At<String>, call: Call) -> Result<Response, ApiErro
 pub async fn replay(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Operate)?;
     let tenant = call.tenant().await?;
-    let row = find_job(&call.context, tenant.id, &id).await?;
+    let row = find(&call.context, tenant.id, &id).await?;
     work::replay(&call, &tenant, ReplayFrom::Work(row.id), id).await
 }

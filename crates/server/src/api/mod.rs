@@ -22,6 +22,7 @@ mod once;
 mod openapi;
 mod page;
 mod providers;
+mod replies;
 mod shapes;
 mod sources;
 mod tenants;
@@ -90,6 +91,7 @@ fn routes() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(lease::heartbeat))
         .routes(routes!(lease::checkpoint))
         .routes(routes!(lease::progress))
+        .routes(routes!(replies::reply))
         .routes(routes!(finish::complete))
         .routes(routes!(finish::fail))
         .routes(routes!(effects::begin))

@@ -17,6 +17,7 @@ use super::error::ApiError;
 use super::once;
 use crate::context::Context;
 use crate::schema;
+use crate::tokens::idempotency_key;
 use crate::view::{WorkView, open_json, work_view};
 
 /// A free name: visible, and not too long.
@@ -105,18 +106,12 @@ pub fn or_conflict(row: &WorkRow, wanted: Move, refusal: ApiError) -> ApiError {
     }
 }
 
-/// The job with this id; another tenant's is not found.
+/// The item with this id; another tenant's is not found.
 pub async fn find(context: &Context, tenant: TenantId, id: &str) -> Result<WorkRow, ApiError> {
     let kind = WorkKind::ALL.into_iter().find(|kind| WorkId::parse(id, *kind).is_ok());
     let id = kind.and_then(|kind| WorkId::parse(id, kind).ok()).ok_or_else(ApiError::not_found)?;
     let row = context.store.work(tenant, id).await?.ok_or_else(ApiError::not_found)?;
     if Some(row.kind) == kind { Ok(row) } else { Err(ApiError::not_found()) }
-}
-
-/// The job with this id, and nothing but a job.
-pub async fn find_job(context: &Context, tenant: TenantId, id: &str) -> Result<WorkRow, ApiError> {
-    let row = find(context, tenant, id).await?;
-    if row.kind == WorkKind::Job { Ok(row) } else { Err(ApiError::not_found()) }
 }
 
 /// Views of rows, without details.
@@ -220,7 +215,7 @@ fn shown_effect(key: &TenantKey, scope: Ulid, effect: &EffectRow) -> Result<Effe
         key: effect.key.clone(),
         state,
         description: effect.description.clone(),
-        idempotency_key: super::effects::idempotency_key(scope, &effect.key),
+        idempotency_key: idempotency_key(scope, &effect.key),
         result,
         error: effect.error.clone(),
         begun_at: effect.begun_at,

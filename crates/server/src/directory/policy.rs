@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use wakepost_domain::backoff::{Backoff, JOB_ATTEMPTS};
+use wakepost_domain::backoff::{Backoff, JOB_ATTEMPTS, REPLY_ATTEMPTS};
 use wakepost_domain::executor::Executor;
 use wakepost_domain::lane::Lane;
-use wakepost_domain::lease::{LEASE, PUSH_LEASE, RUN_TIMEOUT};
+use wakepost_domain::lease::{LEASE, OWN_LEASE, PUSH_LEASE, RUN_TIMEOUT};
+use wakepost_domain::work::WorkKind;
 use wakepost_domain::{SourceId, TenantId};
 use wakepost_store::Result;
 use wakepost_store::moves::{Cap, CapScope};
@@ -55,6 +56,22 @@ impl std::fmt::Debug for Secret {
     }
 }
 
+impl Policy {
+    /// The rules for what the gateway does itself. An agent's bounds are not its bounds.
+    fn of_the_gateway(backoff: Backoff, weight: u32) -> Policy {
+        Policy {
+            executor: Executor::Gateway,
+            executor_trusted: false,
+            executor_secret: Secret::Kept(None),
+            lease: OWN_LEASE,
+            run_timeout: RUN_TIMEOUT,
+            caps: Vec::new(),
+            backoff,
+            weight,
+        }
+    }
+}
+
 impl Directory {
     /// The rules for a lane.
     pub async fn policy(&self, lane: &Lane) -> Result<Policy> {
@@ -98,6 +115,11 @@ impl Directory {
             .and_then(|config| config.backoff_s.as_ref())
             .map(|list| list.iter().copied().map(Duration::from_secs).collect())
             .or_else(|| settings.and_then(|settings| settings.backoff()));
+        let backoff = backoff.map_or_else(Backoff::default, Backoff::new);
+        let weight = settings.map_or(1, |settings| settings.turn_weight());
+        if lane.key.kind == WorkKind::Reply {
+            return Ok(Policy::of_the_gateway(backoff, weight));
+        }
         Ok(Policy {
             executor,
             executor_trusted,
@@ -105,13 +127,16 @@ impl Directory {
             lease: seconds(|config| config.lease_s).unwrap_or(usual),
             run_timeout: seconds(|config| config.run_timeout_s).unwrap_or(RUN_TIMEOUT),
             caps: caps.into_iter().flatten().collect(),
-            backoff: backoff.map_or_else(Backoff::default, Backoff::new),
-            weight: settings.map_or(1, |settings| settings.turn_weight()),
+            backoff,
+            weight,
         })
     }
 
     /// How often an item may be tried: its own word, else its source's, else its tenant's, else ours.
     pub async fn max_attempts(&self, lane: &Lane, own: Option<u32>) -> Result<i32> {
+        if lane.key.kind == WorkKind::Reply {
+            return Ok(REPLY_ATTEMPTS as i32);
+        }
         let source = match lane.key.origin {
             Some(origin) => self.source(SourceId(origin)).await?,
             None => None,

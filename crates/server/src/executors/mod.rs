@@ -7,16 +7,20 @@ mod answer;
 mod exec;
 mod http;
 mod lease;
+mod reply;
 
 use std::sync::Arc;
 
 use wakepost_domain::executor::Executor;
+use wakepost_domain::lease::Ticket;
 use wakepost_domain::transition::Ending;
-use wakepost_store::StoreError;
-use wakepost_store::moves::Evidence;
+use wakepost_domain::work::HeldReason;
+use wakepost_store::moves::{Evidence, NewWork};
+use wakepost_store::{Result, StoreError};
 
 use crate::context::Context;
 use crate::queue::Pushed;
+use crate::replies;
 use crate::view;
 use crate::workers::settle::{End, settle};
 
@@ -42,12 +46,27 @@ pub(crate) enum Finished {
     Cancelled,
     /// The node stops before the agent was done.
     HandBack,
+    /// Nobody knows whether it happened: an operator must decide.
+    InDoubt {
+        /// What nobody knows.
+        error: String,
+    },
+}
+
+impl Finished {
+    fn failed(error: impl Into<String>, retryable: bool) -> Finished {
+        Finished::Failed { error: error.into(), retryable, retry_after: None }
+    }
 }
 
 /// Runs one item to its end, and records it.
 pub async fn run(context: &Arc<Context>, item: Pushed) {
     let (claimed, _, policy) = &item;
     let ticket = claimed.ticket;
+    if policy.executor == Executor::Gateway {
+        let finished = reply::run(context, &item).await;
+        return record(context, &item, finished).await;
+    }
     let job = match view::leased(context, std::slice::from_ref(claimed)).await {
         Ok(mut jobs) => jobs.pop().unwrap_or_default(),
         Err(error) => {
@@ -63,18 +82,35 @@ pub async fn run(context: &Arc<Context>, item: Pushed) {
     let finished = match &policy.executor {
         Executor::Http { url } => http::run(context, &item, url, &job).await,
         Executor::Exec { name } => exec::run(context, &item, name, &job).await,
-        Executor::Pull => Finished::HandBack,
+        Executor::Pull | Executor::Gateway => Finished::HandBack,
     };
     record(context, &item, finished).await;
+}
+
+/// What a success leaves behind, and the reply that follows it.
+async fn finish(
+    context: &Context,
+    ticket: &Ticket,
+    said: answer::Said,
+) -> Result<(Evidence, Option<NewWork>)> {
+    let reply = match &said.reply {
+        Some(text) => replies::last_word(context, ticket, text).await?,
+        None => None,
+    };
+    Ok((said.evidence(context, ticket).await?, reply))
 }
 
 async fn record(context: &Context, item: &Pushed, finished: Finished) {
     let ticket = item.0.ticket;
     let failed = |retryable, retry_after| Ending::Failed { retryable, retry_after };
+    let mut follow_up = None;
     let (ending, error, evidence) = match finished {
         Finished::Handed | Finished::Lost => return,
-        Finished::Done(said) => match said.evidence(context, &ticket).await {
-            Ok(evidence) => (Ending::Succeeded, None, evidence),
+        Finished::Done(said) => match finish(context, &ticket, said).await {
+            Ok((evidence, reply)) => {
+                follow_up = reply.map(Box::new);
+                (Ending::Succeeded, None, evidence)
+            }
             Err(error) => (failed(true, None), Some(error.to_string()), Evidence::default()),
         },
         Finished::Failed { error, retryable, retry_after } => {
@@ -84,8 +120,11 @@ async fn record(context: &Context, item: &Pushed, finished: Finished) {
             (Ending::Cancelled, Some("cancelled".to_owned()), Evidence::default())
         }
         Finished::HandBack => (Ending::HandedBack, None, Evidence::default()),
+        Finished::InDoubt { error } => {
+            (Ending::Held(HeldReason::InDoubt), Some(error), Evidence::default())
+        }
     };
-    let end = End { ticket, ending, error, evidence };
+    let end = End { ticket, ending, error, evidence, follow_up };
     match settle(context, vec![end]).await.pop() {
         Some(Ok(settled)) => {
             tracing::info!(run = %ticket.run_id(), state = settled.state.as_str(), "a pushed run ended");

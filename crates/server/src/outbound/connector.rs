@@ -104,7 +104,10 @@ impl Service<Uri> for Connector {
 
 /// Tries one after the other; each gets its share of what time is left, so that a first address
 /// that swallows packets does not use up the time of the others.
-async fn connect_any(addresses: &[SocketAddr], limit: Duration) -> Result<TcpStream, Fault> {
+pub(super) async fn connect_any(
+    addresses: &[SocketAddr],
+    limit: Duration,
+) -> Result<TcpStream, Fault> {
     let started = Instant::now();
     let mut text = "the name has no address".to_owned();
     for (tried, address) in addresses.iter().enumerate() {
@@ -130,7 +133,9 @@ fn server_name(uri: &Uri) -> Result<ServerName<'static>, Fault> {
         .map_err(|_| Fault::new(SendErrorClass::Tls, "no certificate can be for this host"))
 }
 
-fn tls_config(extra_roots: &[CertificateDer<'static>]) -> Result<ClientConfig, rustls::Error> {
+pub(super) fn tls_config(
+    extra_roots: &[CertificateDer<'static>],
+) -> Result<ClientConfig, rustls::Error> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     for root in extra_roots {
         roots.add(root.clone())?;

@@ -12,6 +12,7 @@ mod client;
 mod connector;
 mod fault;
 mod guarded;
+mod mail;
 mod policy;
 mod progress;
 mod resolve;
@@ -23,6 +24,7 @@ pub use client::{
     Trust,
 };
 pub use guarded::{ClientSettings, GuardedClient};
+pub use mail::{MailFault, Mailer};
 pub use policy::{AddressPolicy, Allow, InvalidAllow};
 pub use resolve::{Resolver, SystemResolver};
 pub use target::{Target, TargetHost, TargetRefusal};

@@ -44,7 +44,7 @@ impl Running {
     fn places(&self, executor: &Executor) -> usize {
         match executor {
             Executor::Pull => 0,
-            Executor::Http { .. } => self.free(),
+            Executor::Http { .. } | Executor::Gateway => self.free(),
             Executor::Exec { name } => self.by_command.get(name).map_or(0, |(running, max)| {
                 max.saturating_sub(running.load(Ordering::Acquire)).min(self.free())
             }),

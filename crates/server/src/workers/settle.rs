@@ -1,11 +1,12 @@
 //! The end of a run: what follows is decided by the domain, done by the store, and told to the queue.
 
 use wakepost_domain::backoff::Backoff;
+use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::transition::{self, Ending};
 use wakepost_domain::work::State;
 use wakepost_store::Result;
-use wakepost_store::moves::{Evidence, Guard, Settle, Settled};
+use wakepost_store::moves::{Evidence, Guard, NewWork, Settle, Settled};
 
 use crate::context::Context;
 use crate::telemetry::metrics::Metrics;
@@ -21,6 +22,8 @@ pub struct End {
     pub error: Option<String>,
     /// What it leaves behind.
     pub evidence: Evidence,
+    /// What follows a success.
+    pub follow_up: Option<Box<NewWork>>,
 }
 
 /// Ends runs whose lease is live. Each has its own answer.
@@ -33,15 +36,9 @@ pub async fn settle(context: &Context, ends: Vec<End>) -> Vec<Result<Settled>> {
             }
             _ => Backoff::default(),
         };
-        batch.push(decide(
-            context,
-            end.ticket,
-            end.ending,
-            &backoff,
-            Guard::Live,
-            end.error,
-            end.evidence,
-        ));
+        let End { ticket, ending, error, evidence, follow_up } = end;
+        let decided = decide(context, ticket, ending, &backoff, Guard::Live, error, evidence);
+        batch.push(Settle { follow_up, ..decided });
     }
     settle_decided(context, batch).await
 }
@@ -59,7 +56,7 @@ pub fn decide(
     let chance = context.entropy.fraction();
     let settlement =
         transition::settle(ending, ticket.attempt, ticket.max_attempts, backoff, chance);
-    Settle { ticket, guard, settlement, error, evidence }
+    Settle { ticket, guard, settlement, error, evidence, follow_up: None }
 }
 
 /// Ends runs as decided, and tells the queue about what may run next.
@@ -69,10 +66,13 @@ pub async fn settle_decided(context: &Context, batch: Vec<Settle>) -> Vec<Result
     }
     let tickets: Vec<Ticket> = batch.iter().map(|item| item.ticket).collect();
     let at_once: Vec<bool> = batch.iter().map(|item| item.settlement.delay.is_zero()).collect();
+    let follow_ups: Vec<Option<LaneId>> =
+        batch.iter().map(|item| item.follow_up.as_ref().map(|next| next.lane)).collect();
     let settled = context.store.settle(batch).await;
     let mut lanes = Vec::new();
     let mut tenants = Vec::new();
-    for ((ticket, at_once), settled) in tickets.iter().zip(at_once).zip(&settled) {
+    let what = tickets.iter().zip(at_once).zip(follow_ups);
+    for (((ticket, at_once), follow_up), settled) in what.zip(&settled) {
         let Ok(settled) = settled else { continue };
         if settled.repeated {
             continue;
@@ -80,7 +80,8 @@ pub async fn settle_decided(context: &Context, batch: Vec<Settle>) -> Vec<Result
         Metrics::count(&context.metrics.runs, settled.state.as_str());
         let ready = matches!(settled.state, State::Pending | State::Retrying) && at_once;
         let again = ready.then_some(settled.lane);
-        for lane in again.into_iter().chain(settled.next_in_order) {
+        let made = follow_up.filter(|_| settled.makes_follow_up());
+        for lane in again.into_iter().chain(settled.next_in_order).chain(made) {
             if !lanes.contains(&lane) {
                 lanes.push(lane);
             }

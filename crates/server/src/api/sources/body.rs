@@ -136,6 +136,7 @@ impl SourceBody {
             source.config.executor_trusted = all_tenants;
         }
         if let Some(settings) = self.settings {
+            source.config.settings_trusted = all_tenants;
             let secret = |name: &str| {
                 provider.settings().iter().any(|setting| setting.name == name && setting.secret)
             };
@@ -252,7 +253,8 @@ pub fn check_executor(
     all_tenants: bool,
 ) -> Result<(), ApiError> {
     match executor {
-        Executor::Pull => Ok(()),
+        // No request can name the gateway itself.
+        Executor::Pull | Executor::Gateway => Ok(()),
         Executor::Exec { name } if config.exec.contains_key(name) => Ok(()),
         Executor::Exec { name } => Err(ApiError::field(
             format!("{field}.name"),

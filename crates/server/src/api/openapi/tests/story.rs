@@ -13,6 +13,7 @@ async fn every_call_is_answered_as_described() {
     receiving(&mut world).await;
     shaking_hands(&mut world).await;
     integrating(&mut world).await;
+    answering(&mut world).await;
     working(&mut world).await;
     doubting(&mut world).await;
     giving_up(&mut world).await;
@@ -148,6 +149,19 @@ async fn receiving(world: &mut World) {
     world.get(&format!("/inbox/{id}")).await;
 }
 
+async fn answering(world: &mut World) {
+    let fields = json!({"provider": "telegram", "secret": "s", "settings": {"bot_token": "7:t"}});
+    let source = world.post("/sources", fields, 201).await;
+    let path = format!("/sources/{}/test", source["id"].as_str().unwrap());
+    world.post(&path, json!({"event_type": "message"}), 200).await;
+    let (job, token) = world.lease("message").await;
+    let reply = json!({"lease_token": token, "text": "Working on it…", "update": true});
+    let reply = world.post(&format!("/jobs/{job}/reply"), reply, 200).await;
+    let id = reply["id"].as_str().unwrap();
+    assert_eq!(world.get(&format!("/jobs/{id}")).await["parent_id"], job);
+    world.post(&format!("/jobs/{id}/cancel"), json!({"note": "not now"}), 200).await;
+}
+
 async fn working(world: &mut World) {
     let (job, token) = world.leased("work").await;
     let path = format!("/jobs/{job}");
@@ -162,6 +176,8 @@ async fn working(world: &mut World) {
     let progress =
         json!({"lease_token": token, "message": "half", "percent": 50, "data": {"n": 1}});
     world.post(&format!("{path}/progress"), progress, 200).await;
+    let reply = json!({"lease_token": token, "text": "Working on it…"});
+    world.post(&format!("{path}/reply"), reply, 409).await;
 
     let wish =
         json!({"lease_token": token, "key": "mail", "description": "a mail", "on_doubt": "hold"});

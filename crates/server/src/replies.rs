@@ -1,0 +1,134 @@
+//! Replies: what a job says on the platform its event came from. Each is a work item of its own, made here and
+//! sent by `executors/reply.rs`.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use wakepost_domain::WorkId;
+use wakepost_domain::backoff::REPLY_ATTEMPTS;
+use wakepost_domain::lane::{Lane, LaneKey};
+use wakepost_domain::lease::Ticket;
+use wakepost_domain::work::{Priority, WorkKind};
+use wakepost_store::Result;
+use wakepost_store::moves::{NewWork, OrderKey, WorkMeta, WorkRow};
+use wakepost_store::vault::Slot;
+
+use crate::context::Context;
+use crate::directory::LiveSource;
+
+/// What a reply carries.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    /// What to say.
+    pub text: String,
+    /// Where.
+    pub place: Place,
+}
+
+/// Where a reply goes on its thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// A message of its own, until the last word takes its place.
+    Interim,
+    /// A message of its own, for good.
+    Beside,
+    /// In the place of the job's message before it, where the platform can.
+    Update,
+    /// The last word: in the place of an interim message, where there is one and the platform can.
+    Last,
+}
+
+impl Place {
+    /// Whether it takes the place of a message that was put there.
+    pub fn replaces(self, before: Place) -> bool {
+        match self {
+            Place::Interim | Place::Beside => false,
+            Place::Update => true,
+            Place::Last => before != Place::Beside,
+        }
+    }
+}
+
+/// The reply that follows a job's success, where its event can be answered at all.
+pub async fn last_word(context: &Context, ticket: &Ticket, text: &str) -> Result<Option<NewWork>> {
+    let Some(row) = context.store.work(ticket.tenant, ticket.work).await? else {
+        return Ok(None);
+    };
+    match answerable(context, &row).await? {
+        Some(live) if !text.trim().is_empty() => {
+            let reply = Reply { text: text.to_owned(), place: Place::Last };
+            Ok(Some(new(context, &row, &live, &reply).await?.0))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The source that a job's event came from, if its platform carries conversations.
+pub async fn answerable(context: &Context, job: &WorkRow) -> Result<Option<Arc<LiveSource>>> {
+    let Some(event) = job.event else {
+        return Ok(None);
+    };
+    let Some(event) = context.store.event(job.tenant, event).await? else {
+        return Ok(None);
+    };
+    let live = context.directory.source(event.source).await?;
+    Ok(live.filter(|live| live.provider.replies().is_some()))
+}
+
+/// A new reply of a job, and where it will wait.
+pub async fn new(
+    context: &Context,
+    job: &WorkRow,
+    live: &LiveSource,
+    reply: &Reply,
+) -> Result<(NewWork, Arc<Lane>)> {
+    let key = LaneKey {
+        tenant: job.tenant,
+        kind: WorkKind::Reply,
+        priority: Priority::Interactive,
+        origin: Some(live.source.id.0),
+        name: "reply".to_owned(),
+        executor: None,
+    };
+    let lane = context.directory.lane(key).await?;
+    let id = WorkId(context.new_id());
+    let plain = serde_json::to_vec(reply).expect("a reply is plain data");
+    let job_id = job.id.text(job.kind);
+    let item = NewWork {
+        id,
+        tenant: job.tenant,
+        kind: WorkKind::Reply,
+        lane: lane.id,
+        run_at: None,
+        max_attempts: REPLY_ATTEMPTS as i32,
+        event: job.event,
+        scope: None,
+        subject: job.subject.clone(),
+        order: Some(OrderKey::of_replies(job.tenant, job.id)),
+        meta: WorkMeta {
+            parent_id: Some(job_id.clone()),
+            order_key: Some(job_id),
+            ..WorkMeta::default()
+        },
+        input: Some(live.key.seal(Slot::Input(id), &plain)),
+        dedup: None,
+    };
+    Ok((item, lane))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_takes_an_interim_place_and_no_other() {
+        for before in [Place::Interim, Place::Update] {
+            assert!(Place::Last.replaces(before) && Place::Update.replaces(before));
+        }
+        assert!(!Place::Last.replaces(Place::Beside) && Place::Update.replaces(Place::Beside));
+        assert!(
+            !Place::Interim.replaces(Place::Interim) && !Place::Beside.replaces(Place::Interim)
+        );
+    }
+}
