@@ -2,8 +2,9 @@
 //!
 //! The tests in `tests/`, one file for each room of promises, build on it in the words of the domain: a
 //! [`Gateway`] is started, a [`Source`] sends an [`Event`], a [`Worker`] gets a [`Lease`], a [`Receiver`] is
-//! an agent or a subscriber. It knows the HTTP contract and nothing of the server's insides; every process
-//! that it starts ends with the test, however the test ends.
+//! an agent or a subscriber, and in [`platform`] are stand-ins of Slack and the like. It knows the HTTP
+//! contract and nothing of the server's insides; every process that it starts ends with the test, however the
+//! test ends.
 
 mod api;
 mod database;
@@ -18,6 +19,8 @@ mod source;
 mod waiting;
 mod worker;
 
+pub mod platform;
+
 pub use api::Api;
 pub use database::Database;
 pub use disk::SmallDisk;
@@ -30,18 +33,21 @@ pub use source::{Event, Source, now};
 pub use waiting::{PATIENCE, until, within};
 pub use worker::{Lease, Worker};
 
-/// Stamps out tests for both databases. Each name is that of a function from a [`Database`].
+/// Stamps out tests for both databases. Each name is that of a function from a [`Database`]; attributes before
+/// it are those of its tests.
 #[macro_export]
 macro_rules! on_both {
-    ($($name:ident),+ $(,)?) => {
+    ($($(#[$attribute:meta])* $name:ident),+ $(,)?) => {
         $(
             mod $name {
                 #[tokio::test]
+                $(#[$attribute])*
                 async fn on_sqlite() {
                     super::$name($crate::Database::Sqlite).await;
                 }
 
                 #[tokio::test]
+                $(#[$attribute])*
                 async fn on_postgres() {
                     super::$name($crate::Database::Postgres).await;
                 }

@@ -85,6 +85,7 @@ const ROUTES: &[(&str, &str, Need, &str)] = &[
     ("POST", "/jobs/{id}/heartbeat", Work, r#"{"lease_token":"TOKEN"}"#),
     ("PUT", "/jobs/{id}/checkpoint", Work, r#"{"lease_token":"TOKEN","state":1}"#),
     ("POST", "/jobs/{id}/progress", Work, r#"{"lease_token":"TOKEN","message":"m"}"#),
+    ("POST", "/jobs/{id}/reply", Work, r#"{"lease_token":"TOKEN","text":"m"}"#),
     ("POST", "/jobs/{id}/complete", Work, r#"{"lease_token":"TOKEN"}"#),
     ("POST", "/jobs/{id}/fail", Work, r#"{"lease_token":"TOKEN","error":"e"}"#),
     ("POST", "/jobs/{id}/effects", Work, r#"{"lease_token":"TOKEN","key":"mine"}"#),

@@ -1,0 +1,8 @@
+//! Replying: what an agent answers stands on the thread it was asked on, every part once, whatever goes wrong.
+
+mod conversation;
+mod discord;
+mod email;
+mod slack;
+mod telegram;
+mod whatsapp;
