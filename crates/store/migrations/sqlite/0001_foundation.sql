@@ -103,6 +103,8 @@ CREATE TABLE receipts (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX receipts_by_event ON receipts (event_id, id) WHERE event_id IS NOT NULL;
 CREATE INDEX receipts_by_source ON receipts (source, id);
+-- Only the latest of these are kept, however many duplicates lie between them.
+CREATE INDEX receipts_refused ON receipts (source, id) WHERE event_id IS NULL;
 
 -- Live work of all kinds: small rows, no bodies. A finished item moves to work_done.
 CREATE TABLE work (

@@ -1,5 +1,6 @@
 //! Accepting: event, dedup keys, job and receipt in one transaction.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -56,9 +57,8 @@ impl Ledger for Sqlite {
         self.write(0, move |tx, _| {
             for receipt in &batch {
                 keep_receipt(tx, receipt, None, None).map_err(unavailable)?;
-                trim_rejections(tx, receipt).map_err(unavailable)?;
             }
-            Ok(())
+            trim_rejections(tx, &batch).map_err(unavailable)
         })
         .await
     }
@@ -262,13 +262,17 @@ fn keep_receipt(
     Ok(())
 }
 
-/// Keeps the latest rejections of a source, so that a flood of them cannot grow the database.
-fn trim_rejections(tx: &Connection, receipt: &NewReceipt) -> rusqlite::Result<()> {
-    tx.prepare_cached(
+/// Keeps the latest rejections of each source, so that a flood of them cannot grow the database. Once for a batch:
+/// good events wait for the same writer.
+fn trim_rejections(tx: &Connection, batch: &[NewReceipt]) -> rusqlite::Result<()> {
+    let mut trim = tx.prepare_cached(
         "DELETE FROM receipts WHERE id IN (
            SELECT id FROM receipts WHERE source = ?1 AND event_id IS NULL
-           ORDER BY id DESC LIMIT 50 OFFSET ?2)",
-    )?
-    .execute((Bits(receipt.source.to_bytes()), limits::REJECTIONS_KEPT))?;
+           ORDER BY id DESC LIMIT -1 OFFSET ?2)",
+    )?;
+    let sources: BTreeSet<_> = batch.iter().map(|receipt| receipt.source.to_bytes()).collect();
+    for source in sources {
+        trim.execute((Bits(source), limits::REJECTIONS_KEPT))?;
+    }
     Ok(())
 }
