@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{Client, NoTls};
 
 use crate::program::random_text;
+use crate::waiting::PATIENCE;
 
 /// Names the server that databases are made on.
 const SERVER: &str = "WAKEPOST_TEST_DATABASE_URL";
@@ -79,8 +80,15 @@ impl Storage {
     }
 
     /// Changes the database behind the gateway's back.
-    pub(crate) async fn execute(&self, statement: &str) {
-        execute(self.url().expect("PostgreSQL"), statement).await;
+    pub(crate) async fn execute(&self, data_dir: &Path, statement: &str) {
+        let Some(url) = self.url() else {
+            let connection = Connection::open(data_dir.join(SQLITE_FILE)).expect("the database");
+            connection.busy_timeout(PATIENCE).expect("a limit");
+            return connection
+                .execute_batch(statement)
+                .unwrap_or_else(|error| panic!("{statement}: {error}"));
+        };
+        execute(url, statement).await;
     }
 
     /// The one number a query answers.

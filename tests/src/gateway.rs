@@ -108,7 +108,7 @@ impl Gateway {
 
     /// Runs a statement on the gateway's database, behind its back.
     pub async fn execute(&self, statement: &str) {
-        self.cluster.storage.execute(statement).await;
+        self.cluster.storage.execute(&self.data_dir, statement).await;
     }
 
     /// The id of the process.

@@ -5,7 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use wakepost_domain::Timestamp;
 use wakepost_domain::ports::Entropy;
-use wakepost_providers::{Provider, SecretNeed, Settings, SignedRequest, examples, registry};
+use wakepost_providers::{
+    Provider, Request, Sample, SecretNeed, Settings, SignedRequest, examples, registry,
+};
 
 use crate::api::Api;
 use crate::program::random_text;
@@ -151,9 +153,26 @@ impl Source {
             None => samples.first(),
             Some(name) => samples.iter().find(|sample| sample.event_type == name),
         };
-        let mut request = sample.expect("a sample").request(&self.address(), id, at);
-        self.add_signature(&mut request, id, at);
-        request
+        self.request(sample.expect("a sample"), id, at, at)
+    }
+
+    /// A realistic request about what happened at a time, signed now: however often it is asked for, the id and
+    /// the body are the same, as in a vendor's redelivery.
+    pub fn delivery(&self, id: &str, happened: Timestamp) -> SignedRequest {
+        let sample = self.provider.samples().first();
+        self.request(sample.expect("a sample"), id, happened, now())
+    }
+
+    /// What the adapter tells this request by.
+    pub fn dedup_key(&self, request: &SignedRequest) -> String {
+        let asked = Request {
+            method: &request.method,
+            url: &request.url,
+            headers: &request.headers,
+            body: &request.body,
+        };
+        let mapped = self.provider.map(&asked, &self.settings).expect("a request it understands");
+        mapped.into_iter().find_map(|mapped| mapped.dedup_key).expect("a dedup key")
     }
 
     /// A realistic request of this sender, signed now.
@@ -173,6 +192,18 @@ impl Source {
 
     fn address(&self) -> String {
         self.made["ingest_url"].as_str().expect("an address").to_owned()
+    }
+
+    fn request(
+        &self,
+        sample: &Sample,
+        id: &str,
+        happened: Timestamp,
+        signed: Timestamp,
+    ) -> SignedRequest {
+        let mut request = sample.request(&self.address(), id, happened);
+        self.add_signature(&mut request, id, signed);
+        request
     }
 
     /// What is signed is the whole address; what is sent goes to its path.

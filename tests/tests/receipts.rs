@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use wakepost_domain::{ReceiptId, Ulid};
 use wakepost_providers::SignedRequest;
 use wakepost_tests::{Api, Database, Gateway, now, on_both, until};
 
 on_both!(
     a_repeat_is_classified_with_its_evidence,
+    what_comes_long_after_the_first_is_a_replay_unless_it_says_that_it_is_a_retry,
+    a_captured_request_from_elsewhere_is_suspicious_and_one_signed_anew_is_not,
     a_repeat_that_our_own_answer_caused_is_known_as_such,
+    a_repeat_after_an_answer_that_came_too_late_is_our_own_doing,
     a_template_tells_events_apart_in_place_of_the_providers_id,
     the_same_order_as_two_topics_is_two_events_and_each_of_them_once,
     a_source_with_a_rate_takes_so_many_and_says_when_to_come_again,
@@ -72,6 +76,106 @@ async fn a_repeat_is_classified_with_its_evidence(database: Database) {
     assert_eq!(rows[0]["class"], "provider_retry");
 }
 
+/// Moves the latest duplicate of an event to a later time. A receipt's id carries its time, and what a repeat is
+/// compared with is found when it is read: nobody has to wait for hours.
+async fn put_off(gateway: &Gateway, database: Database, event: &str, by: Duration) {
+    let story = gateway.admin().show_event(event).await;
+    let last = story["receipts"].as_array().expect("receipts").last().expect("one").clone();
+    let id: ReceiptId = last["id"].as_str().expect("an id").parse().expect("a receipt's id");
+    let chance = u128::from_be_bytes(id.0.to_bytes());
+    let later = Ulid::from_parts(id.0.time().after(by), chance);
+    let bits = |id: Ulid| {
+        let digits = hex::encode(id.to_bytes());
+        match database {
+            Database::Sqlite => format!("X'{digits}'"),
+            Database::Postgres => format!("'{digits}'::uuid"),
+        }
+    };
+    let change = format!("UPDATE receipts SET id = {} WHERE id = {}", bits(later), bits(id.0));
+    gateway.execute(&change).await;
+}
+
+async fn what_comes_long_after_the_first_is_a_replay_unless_it_says_that_it_is_a_retry(
+    database: Database,
+) {
+    const LONG: Duration = Duration::from_secs(3 * 24 * 3600);
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let stripe = api.source("stripe").await;
+    let event = stripe.event("evt_1");
+    let first = stripe.sign_at(&event, now().before(Duration::from_secs(20)));
+    let id = gateway.send_request(&first).await.is(202).text("event_id");
+    gateway.send(&stripe, &event).await.is(200);
+    assert_eq!(latest(&api, &id).await.0, "provider_retry");
+    put_off(&gateway, database, &id, LONG).await;
+    let (class, evidence) = latest(&api, &id).await;
+    assert_eq!((class.as_str(), &evidence["same_signature"]), ("provider_replay", &json!(false)));
+    let after = evidence["seconds_after"].as_u64().expect("a time");
+    assert!(after >= LONG.as_secs(), "{evidence}");
+    // The source's own list tells the same.
+    let rows = api.list(&format!("/sources/{}/receipts", stripe.id)).await;
+    assert_eq!(rows[0]["class"], "provider_replay");
+
+    // Without a signed time every repeat looks alike, and only the time tells.
+    let github = api.source("github").await;
+    let event = github.event("d-1");
+    let id = gateway.send(&github, &event).await.is(202).text("event_id");
+    gateway.send(&github, &event).await.is(200);
+    put_off(&gateway, database, &id, LONG).await;
+    let (class, evidence) = latest(&api, &id).await;
+    assert_eq!((class.as_str(), &evidence["same_signature"]), ("provider_replay", &json!(null)));
+
+    let slack = api.source("slack").await;
+    let happened = now().before(Duration::from_secs(60));
+    let request = slack.sample_at(None, "7001", happened);
+    let id = gateway.send_request(&request).await.is(202).text("event_id");
+    let mut retry = slack.delivery("7001", happened);
+    retry.set("X-Slack-Retry-Num", "2").expect("a header");
+    gateway.send_request(&retry).await.is(200);
+    put_off(&gateway, database, &id, LONG).await;
+    let (class, evidence) = latest(&api, &id).await;
+    assert_eq!((class.as_str(), &evidence["retry_header"]), ("provider_retry", &json!("2")));
+    assert_eq!(evidence["same_signature"], false);
+}
+
+async fn a_captured_request_from_elsewhere_is_suspicious_and_one_signed_anew_is_not(
+    database: Database,
+) {
+    let proxied = Gateway::setup(database).setting("WAKEPOST_TRUSTED_PROXIES", "127.0.0.0/8");
+    let gateway = proxied.start().await;
+    let api = gateway.admin();
+    let source = api.source("stripe").await;
+    let event = source.event("evt_1");
+    let earlier = now().before(Duration::from_secs(20));
+    let send = async |mut request: SignedRequest, from: &str| {
+        request.set("X-Forwarded-For", from).expect("a header");
+        gateway.send_request(&request).await
+    };
+    let captured = source.sign_at(&event, earlier);
+    let id = send(captured.clone(), "192.0.2.1").await.is(202).text("event_id");
+
+    send(captured.clone(), "198.51.100.7").await.is(200);
+    let (class, evidence) = latest(&api, &id).await;
+    assert_eq!(class, "suspicious", "{evidence}");
+    assert_eq!((&evidence["same_id"], &evidence["same_body"]), (&json!(true), &json!(true)));
+    assert_eq!(evidence["same_signature"], true);
+    assert_eq!(evidence["same_address"], false);
+
+    // The provider itself has many addresses; it signs anew.
+    send(source.sign(&event), "198.51.100.8").await.is(200);
+    let (class, evidence) = latest(&api, &id).await;
+    assert_eq!((class.as_str(), &evidence["same_signature"]), ("provider_retry", &json!(false)));
+    assert_eq!(evidence["same_address"], false);
+
+    // What nobody can have signed for this id is a crime from anywhere.
+    let other = event.with_body(json!({"id": "evt_1", "type": "invoice.paid"}).to_string());
+    send(source.sign(&other), "192.0.2.1").await.is(200);
+    let (class, evidence) = latest(&api, &id).await;
+    assert_eq!((class.as_str(), &evidence["same_body"]), ("suspicious", &json!(false)));
+    assert_eq!((&evidence["same_id"], &evidence["same_address"]), (&json!(true), &json!(true)));
+    assert_eq!(api.list("/inbox").await.len(), 1, "none of them was taken in");
+}
+
 async fn a_repeat_that_our_own_answer_caused_is_known_as_such(database: Database) {
     let mut gateway = Gateway::start(database).await;
     gateway.restart_with("edge.before_answer=errorx1").await;
@@ -82,6 +186,29 @@ async fn a_repeat_that_our_own_answer_caused_is_known_as_such(database: Database
     let answer = gateway.send(&source, &event).await.is(200);
     let (class, evidence) = latest(&api, &answer.text("event_id")).await;
     assert_eq!((class.as_str(), &evidence["our_fault"]), ("self_inflicted", &json!("unavailable")));
+}
+
+async fn a_repeat_after_an_answer_that_came_too_late_is_our_own_doing(database: Database) {
+    let mut gateway = Gateway::start(database).await;
+    // Slack waits for three seconds. The event is new, and taken in, and Slack has stopped listening.
+    gateway.restart_with("edge.after_verify=delay:3200x1").await;
+    let api = gateway.admin();
+    let source = api.source("slack").await;
+    let happened = now();
+    let id = gateway.send_request(&source.delivery("7001", happened)).await.is(202);
+    let id = id.text("event_id");
+    let mut retry = source.delivery("7001", happened);
+    retry.set("X-Slack-Retry-Num", "1").expect("a header");
+    gateway.send_request(&retry).await.is(200);
+    let (class, evidence) = latest(&api, &id).await;
+    assert_eq!((class.as_str(), &evidence["our_fault"]), ("self_inflicted", &json!("slow")));
+    assert_eq!(evidence["retry_header"], "1");
+    // What was answered in time explains nothing.
+    let id = gateway.send_request(&source.delivery("7002", happened)).await.is(202);
+    let id = id.text("event_id");
+    gateway.send_request(&source.delivery("7002", happened)).await.is(200);
+    let (class, evidence) = latest(&api, &id).await;
+    assert_eq!((class.as_str(), &evidence["our_fault"]), ("provider_retry", &json!(null)));
 }
 
 async fn a_template_tells_events_apart_in_place_of_the_providers_id(database: Database) {

@@ -3,5 +3,6 @@
 
 mod content;
 mod flood;
+mod forgeries;
 mod http2;
 mod signatures;
