@@ -71,7 +71,7 @@ pub struct Exchange {
     pub received: i64,
 }
 
-/// A client with the admin key.
+/// A client with a key.
 #[derive(Clone)]
 pub struct Caller {
     http: Http,
@@ -80,7 +80,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A client with a key.
+    /// A client with this key.
     pub fn new(doors: Arc<Doors>, key: &str) -> Caller {
         Caller { http: Http::default(), doors, key: key.to_owned() }
     }

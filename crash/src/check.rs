@@ -82,6 +82,7 @@ async fn events(caller: &Caller, told: &Told) -> anyhow::Result<Vec<(String, Str
         rows.entry(text("dedup_key")).or_default().push(text("id"));
     }
     let mut inner = told.lock();
+    inner.found.events = rows.values().map(Vec::len).sum();
     let mut problems = Vec::new();
     for (key, event) in &inner.events {
         let ids = rows.get(key).map(Vec::as_slice).unwrap_or_default();
@@ -142,6 +143,7 @@ async fn jobs(caller: &Caller, told: &Told) -> anyhow::Result<()> {
     }
     {
         let mut inner = told.lock();
+        inner.found.jobs = by_event.values().map(Vec::len).sum();
         let mut problems = Vec::new();
         for (key, event) in &inner.events {
             let Some((event_id, job_id)) = &event.ids else { continue };
@@ -167,6 +169,11 @@ async fn jobs(caller: &Caller, told: &Told) -> anyhow::Result<()> {
         let (id, shown) = answer?;
         let mut inner = told.lock();
         finished += u64::from(shown.as_ref().is_some_and(|shown| !shown["finished_at"].is_null()));
+        if let Some(shown) = &shown {
+            let effects = shown["effects"].as_array().into_iter().flatten();
+            inner.found.succeeded += usize::from(shown["status"] == "succeeded");
+            inner.found.effects += effects.filter(|effect| effect["state"] == "committed").count();
+        }
         let problems = match shown {
             Some(shown) => job_problems(&inner, &id, &shown),
             None => vec![("D1", "is listed and cannot be shown".to_owned())],

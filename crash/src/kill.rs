@@ -46,11 +46,10 @@ pub async fn run(
     let caller = cluster.caller();
     let mut clients = Clients::start(&Desk::new(caller.clone(), told.clone()), &sources, seed);
 
-    let chance = Chance::new(seed, 1);
-    let mut killing =
-        Killing { cluster, told: told.clone(), chance, killed: 0, kills, database_kills: 0 };
-    let survived = killing.all().await;
-    let Killing { mut cluster, database_kills, .. } = killing;
+    let mut killing = Killing::new(cluster, seed, kills);
+    let survived = all(&mut killing, &told).await;
+    let database = killing.of_database(common.database);
+    let mut cluster = killing.cluster;
     let checked = match survived {
         Ok(()) => end_and_check(&mut clients, &caller, &told).await,
         Err(error) => Err(error),
@@ -67,10 +66,6 @@ pub async fn run(
         kept.extend(cluster.keep()?);
         kept.push(directory.keep());
     }
-    let database = match common.database {
-        Database::Sqlite => String::new(),
-        Database::Postgres => format!(" ({database_kills} of PostgreSQL)"),
-    };
     Ok(Outcome { what: format!("kills {kills}{database}"), told, seed, kept })
 }
 
@@ -86,33 +81,59 @@ pub async fn end_and_check(
     check::everything(caller, told).await
 }
 
-struct Killing {
-    cluster: Cluster,
-    told: Arc<Told>,
+/// Kills after a while of load, again and again.
+async fn all(killing: &mut Killing, told: &Told) -> anyhow::Result<()> {
+    let mut shown = Instant::now();
+    while !killing.is_over() {
+        let load = killing.chance.millis(60, 800);
+        tokio::time::sleep(load).await;
+        killing.next().await?;
+        told.lock().round += 1;
+        if shown.elapsed() >= PROGRESS {
+            shown = Instant::now();
+            report::progress(&format!("{}/{} kills", killing.killed, killing.kills), told);
+        }
+    }
+    Ok(())
+}
+
+/// A cluster and the kills it has to survive.
+pub struct Killing {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// How many kills there were.
+    pub killed: u32,
     chance: Chance,
-    killed: u32,
     kills: u32,
     database_kills: u32,
 }
 
 impl Killing {
-    async fn all(&mut self) -> anyhow::Result<()> {
-        let mut shown = Instant::now();
-        while self.killed < self.kills {
-            let load = self.chance.millis(60, 800);
-            tokio::time::sleep(load).await;
-            if let Some(log) = self.cluster.fallen()? {
-                anyhow::bail!("a server ended by itself:\n{log}");
-            }
-            let victim = self.choose();
-            self.kill(victim).await?;
-            self.told.lock().round += 1;
-            if shown.elapsed() >= PROGRESS {
-                shown = Instant::now();
-                report::progress(&format!("{}/{} kills", self.killed, self.kills), &self.told);
-            }
+    /// Kills to come.
+    pub fn new(cluster: Cluster, seed: u64, kills: u32) -> Killing {
+        Killing { cluster, chance: Chance::new(seed, 1), killed: 0, kills, database_kills: 0 }
+    }
+
+    /// Whether there were enough.
+    pub fn is_over(&self) -> bool {
+        self.killed >= self.kills
+    }
+
+    /// Kills whoever's turn it is, and starts them again; nobody may have ended without that.
+    pub async fn next(&mut self) -> anyhow::Result<()> {
+        if let Some(log) = self.cluster.fallen()? {
+            anyhow::bail!("a server ended by itself:\n{log}");
         }
-        Ok(())
+        let victim = self.choose();
+        self.kill(victim).await
+    }
+
+    /// How many of the kills were of the database server, in words, where there is one.
+    pub fn of_database(&self, database: Database) -> String {
+        match database {
+            Database::Sqlite => String::new(),
+            Database::Postgres => format!(" ({} of PostgreSQL)", self.database_kills),
+        }
     }
 
     fn choose(&mut self) -> Victim {

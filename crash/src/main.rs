@@ -1,8 +1,9 @@
-//! Crashes a gateway under load and checks what its clients were told: `wakepost-crash kill|power`.
+//! Crashes a gateway under load and checks what its clients were told: `wakepost-crash kill|power|storm`.
 //!
 //! `clients` are the load: senders, workers, an operator. They know only the HTTP contract. What they are told
 //! is kept in `told`, which notices contradictions at once, and is compared with what the API shows once faults
-//! have stopped (`check`). `world` is what is crashed; `kill` and `power` are the two ways to crash it.
+//! have stopped (`check`). `world` is what is crashed; `kill` and `power` are the two ways to crash it. `storm` is
+//! another load: a fixed number of events, each sent three times.
 
 mod caller;
 mod chance;
@@ -12,6 +13,7 @@ mod kill;
 mod options;
 mod power;
 mod report;
+mod storm;
 mod told;
 mod world;
 
@@ -28,6 +30,8 @@ const LOSS_MIN: u32 = 2;
 /// How long one fault may take on average, and all the rest.
 const FAULT_MAX: Duration = Duration::from_secs(10);
 const REST_MAX: Duration = Duration::from_secs(300);
+/// How long one event of a storm may take on average, with its repeats, its job and the check.
+const EVENT_MAX: Duration = Duration::from_millis(60);
 /// The shell's convention for a command ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
@@ -46,11 +50,12 @@ async fn main() -> ExitCode {
 
 /// Runs within bounds: whatever hangs, hangs only so long.
 async fn bounded(command: Command) -> anyhow::Result<ExitCode> {
-    let faults = match &command {
-        Command::Kill { kills, .. } => *kills,
-        Command::Power { cuts, .. } => *cuts,
+    let (faults, events) = match &command {
+        Command::Kill { kills, .. } => (*kills, 0),
+        Command::Power { cuts, .. } => (*cuts, 0),
+        Command::Storm { kills, events, .. } => (*kills, *events),
     };
-    let limit = REST_MAX + FAULT_MAX * faults;
+    let limit = REST_MAX + FAULT_MAX * faults + EVENT_MAX * events;
     match tokio::time::timeout(limit, run(command)).await {
         Ok(ran) => ran,
         Err(_) => anyhow::bail!("not done within {limit:?}"),
@@ -63,6 +68,12 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let outcome = kill::run(&common, seed(&common), kills, control).await?;
             report::print(&outcome);
             outcome.told.counts().violations == 0
+        }
+        Command::Storm { common, events, kills, control } => {
+            let size = storm::Size { events, kills };
+            let outcome = storm::run(&common, seed(&common), size, control).await?;
+            outcome.print();
+            outcome.violations() == 0
         }
         Command::Power { common, cuts, control: false } => {
             let cut = power::run(&common, seed(&common), cuts, false).await?;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Crash Wakepost under load, and check what its clients were told. Run it through `cargo xtask crash` and
-/// `cargo xtask powercut`, which build the programs.
+/// Crash Wakepost under load, and check what its clients were told. Run it through `cargo xtask crash`,
+/// `cargo xtask powercut` and `cargo xtask storm`, which build the programs.
 #[derive(Debug, Parser)]
 #[command(name = "wakepost-crash")]
 pub struct Cli {
@@ -19,7 +19,7 @@ pub struct Cli {
 pub enum Command {
     /// Kill its processes at random moments
     Kill {
-        /// What both share.
+        /// What all share.
         #[command(flatten)]
         common: Common,
         /// How many kills
@@ -29,9 +29,24 @@ pub enum Command {
         #[arg(long, value_enum)]
         control: Option<Control>,
     },
+    /// Send three days of events three times in random order while its processes are killed
+    Storm {
+        /// What all share.
+        #[command(flatten)]
+        common: Common,
+        /// How many events
+        #[arg(long, default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        events: u32,
+        /// How many kills
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=1000))]
+        kills: u32,
+        /// Break a promise on purpose, which must be noticed
+        #[arg(long, value_enum)]
+        control: Option<Control>,
+    },
     /// Cut the power of its disk at random moments (root only)
     Power {
-        /// What both share.
+        /// What all share.
         #[command(flatten)]
         common: Common,
         /// How many cuts
@@ -43,7 +58,7 @@ pub enum Command {
     },
 }
 
-/// What both ways to crash it share.
+/// What all ways to crash it share.
 #[derive(Debug, Clone, Args)]
 pub struct Common {
     /// The server to crash

@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::Desk;
-use super::worker::TRIES_MAX;
+use super::acting::TRIES_MAX;
 use crate::caller::{Exchange, Said};
 use crate::chance::Chance;
 use crate::told::{End, Run, Verdict};

@@ -1,8 +1,9 @@
 //! The load: senders, makers of jobs, workers and an operator, none of whom knows when the server dies.
 
-mod ending;
+pub mod acting;
+pub mod ending;
 mod liner;
-mod operator;
+pub mod operator;
 mod sender;
 mod worker;
 
@@ -52,7 +53,8 @@ impl Desk {
         Desk { caller, told, phase: Arc::default(), waiting: Arc::default() }
     }
 
-    fn phase(&self) -> Phase {
+    /// What the clients do now.
+    pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Relaxed) {
             0 => Phase::Load,
             1 => Phase::Calm,
@@ -60,7 +62,8 @@ impl Desk {
         }
     }
 
-    fn enter(&self, phase: Phase) {
+    /// Lets the clients do something else.
+    pub fn enter(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Relaxed);
     }
 }

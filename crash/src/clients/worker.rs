@@ -9,15 +9,11 @@ use tokio::task::JoinSet;
 use wakepost_tests::now;
 
 use super::ending::{self, Finish};
-use super::{Desk, Phase};
+use super::{Desk, Phase, acting};
 use crate::caller::{Exchange, Said};
 use crate::chance::Chance;
 use crate::told::{End, Next, Run, Verdict};
 
-/// How often a call without an answer is repeated.
-pub const TRIES_MAX: u32 = 3;
-/// How long a worker waits after it got no answer to its wish for work.
-const UNANSWERED_PAUSE: Duration = Duration::from_millis(20);
 /// Stalled runs that a worker lets go on beside its others.
 const STALLED_MAX: usize = 30;
 
@@ -101,23 +97,7 @@ impl Worker {
 
     async fn lease(&mut self) -> Vec<Run> {
         let (max, lease_s) = (self.chance.within(1, 6), self.chance.within(1, 3));
-        let body = json!({"worker": self.name, "max": max, "wait_s": 1, "lease_s": lease_s});
-        let exchange = self.desk.caller.post(&mut self.chance, "/jobs/lease", &body).await;
-        match &exchange.said {
-            Said::Yes(_, answer) => {
-                let jobs = answer["jobs"].as_array().into_iter().flatten();
-                jobs.filter_map(|job| self.desk.told.leased(job, &exchange)).collect()
-            }
-            Said::No(status, code) => {
-                let problem = format!("a lease call was refused: {status} {code}");
-                self.desk.told.violation("contract", problem);
-                Vec::new()
-            }
-            Said::Nothing => {
-                tokio::time::sleep(UNANSWERED_PAUSE).await;
-                Vec::new()
-            }
-        }
+        acting::lease(&self.desk, &mut self.chance, &self.name, max, lease_s).await
     }
 
     /// What was before this job in its line has ended, for good.
@@ -192,7 +172,8 @@ impl Shift {
     }
 
     async fn act(&mut self, act: &Act) -> Option<()> {
-        match self.begin(act).await {
+        let (key, repeatable) = (act.key, act.repeatable);
+        match acting::begin(&self.desk, &mut self.chance, &mut self.run, key, repeatable).await {
             Next::Execute => {}
             Next::Skip => return Some(()),
             Next::Held | Next::Stop | Next::Unknown => return None,
@@ -220,34 +201,7 @@ impl Shift {
         if self.stall == Stall::AfterActing {
             self.sleep_past_the_lease().await;
         }
-        self.commit(act.key).await
-    }
-
-    async fn begin(&mut self, act: &Act) -> Next {
-        for _ in 0..TRIES_MAX {
-            let on_doubt = if act.repeatable { "execute" } else { "hold" };
-            let body = json!({"key": act.key, "on_doubt": on_doubt});
-            let exchange = self.call(Method::POST, "effects", body).await;
-            let next = self.desk.told.begun(&mut self.run, act.key, act.repeatable, &exchange);
-            if next != Next::Unknown {
-                return next;
-            }
-        }
-        Next::Unknown
-    }
-
-    async fn commit(&mut self, key: &str) -> Option<()> {
-        let result = self.desk.told.new_result();
-        for _ in 0..TRIES_MAX {
-            let path = format!("effects/{key}/commit");
-            let exchange = self.call(Method::POST, &path, json!({"result": {"n": result}})).await;
-            match self.desk.told.committed(&self.run, key, result, &exchange) {
-                Verdict::Done(_) => return Some(()),
-                Verdict::Refused => return None,
-                Verdict::Unknown => {}
-            }
-        }
-        None
+        acting::commit(&self.desk, &mut self.chance, &self.run, act.key).await
     }
 
     async fn heartbeat(&mut self) -> Option<()> {
@@ -284,10 +238,8 @@ impl Shift {
         }
     }
 
-    async fn call(&mut self, method: Method, path: &str, mut body: Value) -> Exchange {
-        body["lease_token"] = self.run.token.clone().into();
-        let path = format!("/jobs/{}/{path}", self.run.job);
-        self.desk.caller.call(&mut self.chance, method, &path, Some(&body)).await
+    async fn call(&mut self, method: Method, path: &str, body: Value) -> Exchange {
+        acting::call(&self.desk, &mut self.chance, &self.run, method, path, body).await
     }
 
     /// Long enough that the rescuer was there, and often that another worker has the job.

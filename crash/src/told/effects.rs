@@ -1,5 +1,7 @@
 //! What workers were told about effects, and the world outside that counts what they really did (E1, E2).
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::runs::{Run, Verdict};
@@ -101,6 +103,17 @@ impl Told {
         if let Some(job) = self.lock().jobs.get_mut(job) {
             effect(job, key).maybe_undone = true;
         }
+    }
+
+    /// How often each effect was done in the world outside, by its idempotency key: what a receiver counts that
+    /// knows nothing of jobs.
+    pub fn done_outside(&self) -> HashMap<String, u32> {
+        let mut done = HashMap::new();
+        for effect in self.lock().jobs.values().flat_map(|job| job.effects.values()) {
+            let key = effect.idempotency_key.clone().unwrap_or_default();
+            *done.entry(key).or_default() += effect.executed;
+        }
+        done
     }
 
     /// Whether an effect was done in the world outside, as an operator can find out. If so, the result that the

@@ -40,6 +40,8 @@ pub struct Inner {
     pub lines: Lines,
     /// Numbers for the report.
     pub counts: Counts,
+    /// What the check found in the end.
+    pub found: Found,
     /// Which stretch between two faults this is.
     pub round: u32,
     broken: BTreeMap<&'static str, Broken>,
@@ -74,6 +76,19 @@ pub struct Counts {
     pub stale_refused: u64,
     /// Broken promises.
     pub violations: u64,
+}
+
+/// What there is once faults have stopped.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Events that are listed.
+    pub events: usize,
+    /// Jobs that are listed.
+    pub jobs: usize,
+    /// Jobs that succeeded.
+    pub succeeded: usize,
+    /// Effects that are committed.
+    pub effects: usize,
 }
 
 impl fmt::Display for Counts {

@@ -77,15 +77,25 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// A client.
+    /// A client with the admin key.
     pub fn caller(&self) -> Caller {
-        Caller::new(self.doors.clone(), &self.admin_key)
+        self.caller_with(&self.admin_key)
+    }
+
+    /// A client with another key.
+    pub fn caller_with(&self, key: &str) -> Caller {
+        Caller::new(self.doors.clone(), key)
+    }
+
+    /// The API of the first node as it runs now, for what is set up before anything is killed.
+    pub async fn api(&mut self) -> anyhow::Result<Api> {
+        let url = self.nodes[0].listening().await?;
+        Ok(Api::new(Http::default(), &url, Some(&self.admin_key)))
     }
 
     /// Makes the sources that senders use: one whose jobs may be tried often, one whose jobs die soon.
     pub async fn sources(&mut self) -> anyhow::Result<Vec<Source>> {
-        let url = self.nodes[0].listening().await?;
-        let api = Api::new(Http::default(), &url, Some(&self.admin_key));
+        let api = self.api().await?;
         let often = json!({"max_attempts": 15, "backoff_s": [1]});
         let seldom = json!({"max_attempts": 2, "backoff_s": [0]});
         Ok(vec![

@@ -8,6 +8,7 @@ use xtask::process::{self, cargo, cargo_has};
 use super::crash::Crash;
 use super::powercut::Powercut;
 use super::sdk_check::SdkCheck;
+use super::storm::Storm;
 use super::test::run_tests;
 use crate::tracked_files;
 
@@ -34,6 +35,7 @@ const STEPS: &[Step] = &[
     Step { name: "vendors' SDKs", run: SdkCheck::check },
     Step { name: "tests", run: tests },
     Step { name: "crashes", run: Crash::short },
+    Step { name: "replay storm", run: Storm::short },
     Step { name: "power cuts", run: Powercut::short },
 ];
 

@@ -43,7 +43,7 @@ pub enum Database {
 
 /// A promise to break.
 #[derive(Clone, Copy, ValueEnum)]
-enum Control {
+pub enum Control {
     Dedup,
     Fencing,
     Order,

@@ -6,6 +6,7 @@ mod crash;
 mod postgres;
 mod powercut;
 mod sdk_check;
+mod storm;
 mod test;
 
 /// The list of commands.
@@ -15,6 +16,7 @@ pub enum Command {
     Ci(ci::Ci),
     Crash(crash::Crash),
     Powercut(powercut::Powercut),
+    Storm(storm::Storm),
     Bench(bench::Bench),
     SdkCheck(sdk_check::SdkCheck),
     Postgres(postgres::Postgres),
@@ -28,6 +30,7 @@ impl Command {
             Self::Ci(command) => command.run(),
             Self::Crash(command) => command.run(),
             Self::Powercut(command) => command.run(),
+            Self::Storm(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::SdkCheck(command) => command.run(),
             Self::Postgres(command) => command.run(),
