@@ -35,6 +35,8 @@ pub enum Command {
     Duplicates,
     /// Refused signatures against a bare server
     Refusals,
+    /// Good events at 500/s beside a flood of bad signatures; `--seconds 10` for the whole of it
+    Flood,
     /// No-op jobs through the HTTP lease API in batches of 100, 10 and 1
     Claim,
     /// From just before a job is posted to its worker's receipt of it, at 200 jobs/s

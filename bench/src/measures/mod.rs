@@ -3,6 +3,7 @@
 mod claim;
 mod disk;
 mod duplicates;
+mod flood;
 mod growth;
 mod ingest;
 mod memory;
@@ -35,6 +36,7 @@ pub async fn run(bench: &Bench, command: Command) -> anyhow::Result<()> {
         Command::Paced => paced::figures(bench).await?,
         Command::Duplicates => duplicates::figures(bench).await?,
         Command::Refusals => refusals::figures(bench).await?,
+        Command::Flood => flood::figures(bench).await?,
         Command::Claim => claim::figures(bench).await?,
         Command::Start => start::figures(bench).await?,
         Command::Peers => peers::figures(bench).await?,
@@ -58,6 +60,7 @@ async fn all(bench: &Bench, full_growth: bool) -> anyhow::Result<()> {
     figures.extend(paced::figures(bench).await?);
     figures.extend(duplicates::figures(bench).await?);
     figures.extend(refusals::figures(bench).await?);
+    figures.extend(flood::figures(bench).await?);
     figures.extend(claim::figures(bench).await?);
     figures.extend(start::figures(bench).await?);
     figures.extend(peers::figures(bench).await?);

@@ -10,7 +10,8 @@ use crate::load::closed::closed;
 use crate::world::gateway::{Gateway, Kind};
 
 const CONNECTIONS: usize = 64;
-const REFUSED: Expected = Expected { status: 401, word: "\"unauthorized\"" };
+/// A badly signed event.
+pub const REFUSED: Expected = Expected { status: 401, word: "\"unauthorized\"" };
 
 /// The figures of the spec.
 pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {

@@ -100,6 +100,13 @@ impl Postgres {
         Ok(())
     }
 
+    /// The one number that a query answers in a database.
+    pub async fn number(&self, name: &str, query: &str) -> anyhow::Result<i64> {
+        let mut url = self.url.clone();
+        url.set_path(name);
+        Ok(connect(&url).await?.query_one(query, &[]).await?.try_get(0)?)
+    }
+
     /// The CPU time of the whole server so far; zero if it runs elsewhere.
     pub fn cpu(&self) -> Duration {
         self.postmaster.map_or(Duration::ZERO, usage::family_cpu)
