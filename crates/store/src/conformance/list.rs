@@ -85,6 +85,13 @@ macro_rules! conformance_list {
                 work_that_arrives_while_it_is_claimed_is_run_once,
                 a_lease_never_outlasts_the_run,
             ]
+            claiming_one: [
+                exactly_the_named_item_is_claimed,
+                of_many_that_claim_one_item_at_once_one_has_it,
+                an_item_is_claimed_by_its_id_only_when_due_and_first_of_its_key,
+                a_claim_by_id_keeps_to_its_lane_its_tenant_and_the_caps,
+                ready_items_are_listed_oldest_first_up_to_a_bound,
+            ]
             capping: [
                 a_tenants_cap_holds_over_all_its_sources,
                 of_two_caps_the_tighter_one_holds,

@@ -11,6 +11,7 @@
 pub mod accepting;
 pub mod capping;
 pub mod claiming;
+pub mod claiming_one;
 pub mod deduplicating;
 mod drafts;
 pub mod effects;

@@ -15,7 +15,7 @@ pub use accept::{
 pub use effects::{Begin, BeginOutcome, EffectRow, Effects, Resolve};
 pub use queue::{
     Cap, CapScope, ClaimLane, ClaimRequest, Claimed, Evidence, Guard, Heartbeat, HeartbeatAnswer,
-    Progress, Queue, Settle, Settled,
+    Item, Progress, Queue, Settle, Settled,
 };
 pub use read::{
     Cursor, EventFilter, EventRow, JobState, Page, ProgressRow, Reading, ReceiptRow, WorkFilter,

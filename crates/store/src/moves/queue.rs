@@ -7,7 +7,7 @@ use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::transition::Settlement;
 use wakepost_domain::work::{State, WorkKind};
-use wakepost_domain::{EventId, SourceId, TenantId, Timestamp, Ulid};
+use wakepost_domain::{EventId, SourceId, TenantId, Timestamp, Ulid, WorkId};
 
 use super::settings::{Idempotency, Once};
 use super::work::NewWork;
@@ -64,6 +64,15 @@ pub struct ClaimRequest {
     pub worker: String,
     /// The lanes, each once.
     pub lanes: Vec<ClaimLane>,
+}
+
+/// One item, and whose it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Item {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Which it is.
+    pub work: WorkId,
 }
 
 /// One item under a fresh lease.
@@ -187,6 +196,15 @@ pub struct Progress {
 pub trait Queue {
     /// Claims ready items, oldest first in each lane. Each gets a fence greater than any before it.
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>>;
+
+    /// Claims one item of a lane by its id, on the same terms: it is due, first of its order key, and within
+    /// the bounds that apply. `None` if it is not, or if another has it.
+    async fn claim_one(
+        &self,
+        worker: String,
+        item: Item,
+        lane: ClaimLane,
+    ) -> Result<Option<Claimed>>;
 
     /// Extends live leases; `LeaseLost` for any other.
     async fn heartbeat(&self, batch: Vec<Heartbeat>) -> Vec<Result<HeartbeatAnswer>>;

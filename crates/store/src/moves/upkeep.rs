@@ -8,6 +8,7 @@ use wakepost_domain::lease::Ticket;
 use wakepost_domain::work::State;
 use wakepost_domain::{TenantId, Timestamp};
 
+use super::queue::Item;
 use crate::error::Result;
 
 /// A lane that has, or will have, ready work.
@@ -79,6 +80,9 @@ pub trait Upkeep {
 
     /// Lanes whose timers fell due in the last `within`.
     async fn due_lanes(&self, within: Duration) -> Result<Vec<LaneId>>;
+
+    /// The items of a lane that can be claimed now, oldest first.
+    async fn ready(&self, lane: LaneId, limit: u32) -> Result<Vec<Item>>;
 
     /// Runs whose lease has ended, oldest first, and runs that were asked to stop longer than
     /// `cancel_patience` ago.

@@ -15,11 +15,11 @@ use wakepost_domain::{EventId, TenantId, WorkId};
 use super::batch::Verb;
 use super::fault::Fault;
 use super::marks::{LOW_LAG, LowMarks};
-use super::rows::{code, execute, get, id, opt_id, query, text, time};
+use super::rows::{code, execute, get, id, opt_id, query, query_opt, text, time, uuid};
 use super::{Postgres, commit};
 use crate::error::Result;
 use crate::failpoint;
-use crate::moves::{ClaimLane, ClaimRequest, Claimed};
+use crate::moves::{ClaimLane, ClaimRequest, Claimed, Item};
 
 impl Postgres {
     /// Claims from capped lanes first, in a transaction that holds their counters, then from all others
@@ -48,12 +48,38 @@ impl Postgres {
         Ok(claimed)
     }
 
+    /// Claims one item by its key. Of two that try at once, the second waits for the first, and then finds it
+    /// taken.
+    pub(super) async fn claim_item(
+        &self,
+        worker: &str,
+        item: Item,
+        lane: &ClaimLane,
+    ) -> Result<Option<Claimed>> {
+        let mut client = self.hot().await?;
+        let names = counter_names(&[lane]);
+        let claimed = loop {
+            let tx = client.transaction().await?;
+            let Some(mut counters) = lock_counters(&tx, &names).await? else {
+                tx.rollback().await?;
+                make_counters(&client, &names).await?;
+                continue;
+            };
+            let Some(take) = Take::within(worker, lane, &mut counters) else { return Ok(None) };
+            let Some(claimed) = claim_by_key(&tx, item, &take).await? else { return Ok(None) };
+            let claimed = vec![claimed];
+            count_running(&tx, &[take], std::slice::from_ref(&claimed)).await?;
+            failpoint::pass_async("claim.before_commit").await?;
+            commit(tx).await?;
+            break claimed;
+        };
+        failpoint::pass_async("claim.after_commit").await?;
+        Ok(claimed.into_iter().next())
+    }
+
     async fn claim_capped(&self, worker: &str, lanes: &[&ClaimLane]) -> Result<Vec<Claimed>> {
         let mut client = self.hot().await?;
-        let mut names: Vec<String> =
-            lanes.iter().flat_map(|lane| &lane.caps).map(|cap| cap.scope.text()).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names = counter_names(lanes);
         loop {
             let tx = client.transaction().await?;
             if let Some(counters) = lock_counters(&tx, &names).await? {
@@ -153,8 +179,18 @@ impl<'a> Take<'a> {
         for name in &names {
             *counters.entry(name.clone()).or_default() += i64::from(count);
         }
-        Some(Take { worker, lane, count, caps: Some(names.join(" ")) })
+        let caps = (!names.is_empty()).then(|| names.join(" "));
+        Some(Take { worker, lane, count, caps })
     }
+}
+
+/// The counters of these lanes' bounds, in the order in which they are locked.
+fn counter_names(lanes: &[&ClaimLane]) -> Vec<String> {
+    let mut names: Vec<String> =
+        lanes.iter().flat_map(|lane| &lane.caps).map(|cap| cap.scope.text()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// What the counters say, locked in their order until the transaction ends; none if one is not there yet.
@@ -193,7 +229,7 @@ async fn count_running(
 ) -> Result<()> {
     let mut got: BTreeMap<&str, i32> = BTreeMap::new();
     for (take, claimed) in takes.iter().zip(claimed).filter(|(_, claimed)| !claimed.is_empty()) {
-        for name in take.caps.as_deref().unwrap_or_default().split(' ') {
+        for name in take.caps.iter().flat_map(|caps| caps.split(' ')) {
             *got.entry(name).or_default() += claimed.len() as i32;
         }
     }
@@ -239,6 +275,39 @@ SET state = 5, attempts = w.attempts + 1, fence = w.fence + 1, worker = ($6::tex
 FROM found f WHERE w.ctid = f.at
 RETURNING w.tenant, w.id, w.kind, w.lane, w.fence, w.attempts, w.max_attempts, w.event_id, w.scope,
           w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL, f.take";
+
+/// One item, if it is as ready as [`CLAIM`] wants it. The columns are that statement's.
+const CLAIM_ONE: &str = "
+UPDATE work w
+SET state = 5, attempts = w.attempts + 1, fence = w.fence + 1, worker = $4::text,
+    started_at = wakepost_now(), lease_expires_at = wakepost_now() + least($5::bigint, $6::bigint),
+    run_deadline = wakepost_now() + $6::bigint, caps = $7::text, held_reason = NULL, cancel_at = NULL
+WHERE w.tenant = $1::int AND w.id = $2::uuid AND w.lane = $3::bigint
+  AND w.state <= 2 AND NOT w.behind AND w.run_at <= wakepost_now()
+RETURNING w.tenant, w.id, w.kind, w.lane, w.fence, w.attempts, w.max_attempts, w.event_id, w.scope,
+          w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL";
+
+async fn claim_by_key(
+    tx: &Transaction<'_>,
+    item: Item,
+    take: &Take<'_>,
+) -> Result<Option<Claimed>> {
+    let row = query_opt(
+        tx,
+        CLAIM_ONE,
+        &[
+            &item.tenant.0,
+            &uuid(item.work.0),
+            &take.lane.lane.0,
+            &text(take.worker),
+            &millis(take.lane.lease),
+            &millis(take.lane.run_timeout),
+            &take.caps,
+        ],
+    )
+    .await?;
+    row.map(|row| claimed_row(&row, take.lane)).transpose()
+}
 
 /// What was claimed by each take, oldest first.
 async fn claim(

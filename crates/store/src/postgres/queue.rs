@@ -17,8 +17,8 @@ use super::{Postgres, commit, work};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
-    ClaimRequest, Claimed, Heartbeat, HeartbeatAnswer, Idempotency, NewWork, Once, Progress, Queue,
-    Settle, Settled,
+    ClaimLane, ClaimRequest, Claimed, Heartbeat, HeartbeatAnswer, Idempotency, Item, NewWork, Once,
+    Progress, Queue, Settle, Settled,
 };
 use crate::vault::Sealed;
 
@@ -26,6 +26,15 @@ use crate::vault::Sealed;
 impl Queue for Postgres {
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>> {
         self.claim_lanes(&request).await
+    }
+
+    async fn claim_one(
+        &self,
+        worker: String,
+        item: Item,
+        lane: ClaimLane,
+    ) -> Result<Option<Claimed>> {
+        self.claim_item(&worker, item, &lane).await
     }
 
     async fn heartbeat(&self, batch: Vec<Heartbeat>) -> Vec<Result<HeartbeatAnswer>> {

@@ -14,7 +14,7 @@ use super::claim::millis;
 use super::rows::{Params, code, get, id, opt_time, query, time};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
-use crate::moves::{DueLane, Expired, PruneBefore, Pruned, StatCount, Upkeep};
+use crate::moves::{DueLane, Expired, Item, PruneBefore, Pruned, StatCount, Upkeep};
 
 #[async_trait]
 impl Upkeep for Postgres {
@@ -69,6 +69,21 @@ impl Upkeep for Postgres {
         )
         .await?;
         rows.iter().map(|row| get(row, 0).map(LaneId)).collect()
+    }
+
+    async fn ready(&self, lane: LaneId, limit: u32) -> Result<Vec<Item>> {
+        let client = self.hot().await?;
+        let rows = query(
+            &client,
+            "SELECT tenant, id FROM work
+             WHERE lane = $1::bigint AND state <= 2 AND NOT behind AND run_at <= wakepost_now()
+             ORDER BY run_at, id LIMIT $2::bigint",
+            &[&lane.0, &i64::from(limit)],
+        )
+        .await?;
+        let item =
+            |row: &Row| Ok(Item { tenant: TenantId(get(row, 0)?), work: WorkId(id(row, 1)?) });
+        rows.iter().map(item).collect()
     }
 
     async fn expired(&self, cancel_patience: Duration, limit: u32) -> Result<Vec<Expired>> {

@@ -17,7 +17,7 @@ use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
     ClaimLane, ClaimRequest, Claimed, Evidence, Guard, Heartbeat, HeartbeatAnswer, Idempotency,
-    NewWork, Once, OrderKey, Progress, Queue, Settle, Settled,
+    Item, NewWork, Once, OrderKey, Progress, Queue, Settle, Settled,
 };
 use crate::vault::Sealed;
 
@@ -30,6 +30,23 @@ impl Queue for Sqlite {
                 for lane in &request.lanes {
                     claim(tx, now, &request.worker, lane, &mut claimed).map_err(unavailable)?;
                 }
+                failpoint::pass("claim.before_commit")?;
+                Ok(claimed)
+            })
+            .await?;
+        failpoint::pass_async("claim.after_commit").await?;
+        Ok(claimed)
+    }
+
+    async fn claim_one(
+        &self,
+        worker: String,
+        item: Item,
+        lane: ClaimLane,
+    ) -> Result<Option<Claimed>> {
+        let claimed = self
+            .write(0, move |tx, now| {
+                let claimed = claim_one(tx, now, &worker, item, &lane).map_err(unavailable)?;
                 failpoint::pass("claim.before_commit")?;
                 Ok(claimed)
             })
@@ -147,6 +164,53 @@ const CLAIM: &str =
      RETURNING tenant, id, kind, fence, attempts, max_attempts, event_id, scope, lease_expires_at, run_at,
                order_key IS NOT NULL";
 
+/// Claims one item, if it is as ready as [`CLAIM`] wants it.
+const CLAIM_ONE: &str =
+    "UPDATE work SET state = 5, attempts = attempts + 1, fence = fence + 1, worker = ?1,
+            started_at = ?2, lease_expires_at = min(?3, ?4), run_deadline = ?4, caps = ?5,
+            held_reason = NULL, cancel_at = NULL
+     WHERE tenant = ?8 AND id = ?9 AND lane = ?6 AND state <= 2 AND behind = 0 AND run_at <= ?2 AND ?7 > 0
+     RETURNING tenant, id, kind, fence, attempts, max_attempts, event_id, scope, lease_expires_at, run_at,
+               order_key IS NOT NULL";
+
+/// As much of a lane as its bounds leave room for.
+fn room(tx: &Connection, lane: &ClaimLane) -> rusqlite::Result<i64> {
+    let mut room = i64::from(lane.count);
+    for cap in &lane.caps {
+        room = room.min(i64::from(cap.limit) - running(tx, &cap.scope.text())?);
+    }
+    Ok(room)
+}
+
+fn claim_one(
+    tx: &Connection,
+    now: Timestamp,
+    worker: &str,
+    item: Item,
+    lane: &ClaimLane,
+) -> rusqlite::Result<Option<Claimed>> {
+    let caps: Vec<String> = lane.caps.iter().map(|cap| cap.scope.text()).collect();
+    let claimed = tx
+        .prepare_cached(CLAIM_ONE)?
+        .query_row(
+            (
+                worker,
+                now.as_millis(),
+                now.after(lane.lease).as_millis(),
+                now.after(lane.run_timeout).as_millis(),
+                (!caps.is_empty()).then(|| caps.join(" ")),
+                lane.lane.0,
+                room(tx, lane)?,
+                item.tenant.0,
+                Bits(item.work.to_bytes()),
+            ),
+            |row| claimed_row(row, lane, now),
+        )
+        .optional()?;
+    count_running(tx, &caps, i64::from(claimed.is_some()))?;
+    Ok(claimed)
+}
+
 fn claim(
     tx: &Connection,
     now: Timestamp,
@@ -154,10 +218,7 @@ fn claim(
     lane: &ClaimLane,
     claimed: &mut Vec<Claimed>,
 ) -> rusqlite::Result<()> {
-    let mut room = i64::from(lane.count);
-    for cap in &lane.caps {
-        room = room.min(i64::from(cap.limit) - running(tx, &cap.scope.text())?);
-    }
+    let room = room(tx, lane)?;
     if room <= 0 {
         return Ok(());
     }

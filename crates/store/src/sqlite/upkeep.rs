@@ -14,7 +14,7 @@ use super::prune::prune;
 use super::rows::{Bits, collect, known, time, unavailable};
 use crate::error::Result;
 use crate::failpoint;
-use crate::moves::{DueLane, Expired, PruneBefore, Pruned, StatCount, Upkeep};
+use crate::moves::{DueLane, Expired, Item, PruneBefore, Pruned, StatCount, Upkeep};
 
 #[async_trait]
 impl Upkeep for Sqlite {
@@ -69,6 +69,27 @@ impl Upkeep for Sqlite {
                     })
                     .map_err(unavailable)?;
                 collect(rows)
+            })
+            .await
+    }
+
+    async fn ready(&self, lane: LaneId, limit: u32) -> Result<Vec<Item>> {
+        self.readers
+            .read(move |connection, now| {
+                let mut select = connection
+                    .prepare_cached(
+                        "SELECT tenant, id FROM work
+                         WHERE lane = ?1 AND state <= 2 AND behind = 0 AND run_at <= ?2
+                         ORDER BY run_at, id LIMIT ?3",
+                    )
+                    .map_err(unavailable)?;
+                let rows = select.query_map((lane.0, now.as_millis(), limit), |row| {
+                    Ok(Item {
+                        tenant: TenantId(row.get(0)?),
+                        work: WorkId::from_bytes(row.get::<_, Bits>(1)?.0),
+                    })
+                });
+                collect(rows.map_err(unavailable)?)
             })
             .await
     }
