@@ -73,6 +73,8 @@ pub enum Slot<'a> {
     Progress(WorkId),
     /// A remembered answer.
     Answer(&'a [u8; 16]),
+    /// Headers and body of a fixture.
+    Fixture(Ulid),
 }
 
 impl Slot<'_> {
@@ -87,6 +89,7 @@ impl Slot<'_> {
             Slot::EffectResult(scope, key) => (7, scope.to_bytes(), key),
             Slot::Progress(id) => (8, id.to_bytes(), ""),
             Slot::Answer(key) => (9, **key, ""),
+            Slot::Fixture(id) => (10, id.to_bytes(), ""),
         };
         let mut bound = Vec::with_capacity(21 + key.len());
         bound.push(tag);

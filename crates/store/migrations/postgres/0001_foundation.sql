@@ -52,6 +52,22 @@ CREATE TABLE sources (
 );
 CREATE INDEX sources_by_tenant ON sources (tenant, created_at, id);
 
+-- Requests that were kept to be sent again; until somebody deletes them.
+CREATE TABLE fixtures (
+  id uuid PRIMARY KEY,
+  tenant int NOT NULL,
+  name text NOT NULL,
+  provider text NOT NULL,
+  type text NOT NULL,
+  event_id uuid NOT NULL,            -- which it was; it may be gone
+  body_bytes bigint NOT NULL,
+  content bytea NOT NULL,            -- sealed headers and body
+  UNIQUE (tenant, name)
+);
+CREATE INDEX fixtures_by_tenant ON fixtures (tenant, id);
+-- Sealed bytes do not compress.
+ALTER TABLE fixtures ALTER content SET STORAGE EXTERNAL;
+
 CREATE TABLE lanes (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   key bytea NOT NULL UNIQUE,         -- hash of everything below

@@ -41,6 +41,20 @@ CREATE TABLE sources (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sources_by_tenant ON sources (tenant, created_at, id);
 
+-- Requests that were kept to be sent again; until somebody deletes them.
+CREATE TABLE fixtures (
+  id BLOB PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  provider TEXT NOT NULL,
+  type TEXT NOT NULL,
+  event_id BLOB NOT NULL,            -- which it was; it may be gone
+  body_bytes INTEGER NOT NULL,
+  content BLOB NOT NULL,             -- sealed headers and body
+  UNIQUE (tenant, name)
+) STRICT;
+CREATE INDEX fixtures_by_tenant ON fixtures (tenant, id);
+
 CREATE TABLE lanes (
   id INTEGER PRIMARY KEY,
   key BLOB NOT NULL UNIQUE,          -- hash of everything below

@@ -262,6 +262,14 @@ macro_rules! conformance_list {
                 an_event_whose_first_work_is_a_replay_has_its_status,
                 pages_of_a_status_are_full_until_the_last,
             ]
+            fixtures: [
+                a_fixture_is_found_by_its_name_as_it_was_kept,
+                of_many_of_one_name_at_once_one_is_kept,
+                a_fixture_is_kept_once_under_an_idempotency_key,
+                fixtures_come_in_pages_bound_to_a_tenant,
+                a_deleted_fixture_is_gone_and_its_name_free,
+                a_tenant_keeps_no_more_fixtures_than_it_may,
+            ]
             reading_work: [
                 live_and_finished_work_is_one_list_newest_first,
                 work_is_found_by_state,

@@ -16,6 +16,7 @@ pub mod deduplicating;
 mod drafts;
 pub mod effects;
 pub mod event_status;
+pub mod fixtures;
 pub mod following;
 pub mod in_doubt;
 pub mod keeping_up;

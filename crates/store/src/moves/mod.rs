@@ -2,6 +2,7 @@
 
 mod accept;
 mod effects;
+mod fixtures;
 mod queue;
 mod read;
 mod settings;
@@ -13,6 +14,7 @@ pub use accept::{
     SharedBody,
 };
 pub use effects::{Begin, BeginOutcome, EffectRow, Effects, Resolve};
+pub use fixtures::{Fixture, Fixtures};
 pub use queue::{
     Cap, CapScope, ClaimLane, ClaimRequest, Claimed, Evidence, Guard, Heartbeat, HeartbeatAnswer,
     Item, Progress, Queue, Settle, Settled,
@@ -29,11 +31,31 @@ pub use work::{CancelOutcome, NewWork, Replay, ReplayFrom, WorkMeta, WorkMoves};
 
 /// Everything a database must be able to do.
 pub trait Store:
-    Ledger + Queue + Effects + WorkMoves + Settings + Reading + Upkeep + Send + Sync + 'static
+    Ledger
+    + Queue
+    + Effects
+    + WorkMoves
+    + Settings
+    + Fixtures
+    + Reading
+    + Upkeep
+    + Send
+    + Sync
+    + 'static
 {
 }
 
 impl<T> Store for T where
-    T: Ledger + Queue + Effects + WorkMoves + Settings + Reading + Upkeep + Send + Sync + 'static
+    T: Ledger
+        + Queue
+        + Effects
+        + WorkMoves
+        + Settings
+        + Fixtures
+        + Reading
+        + Upkeep
+        + Send
+        + Sync
+        + 'static
 {
 }

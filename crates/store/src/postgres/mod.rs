@@ -14,6 +14,7 @@ mod connect;
 mod effects;
 mod event_list;
 mod fault;
+mod fixtures;
 mod hub;
 mod marks;
 mod migrate;

@@ -8,6 +8,7 @@
 mod accept;
 mod checkpoint;
 mod effects;
+mod fixtures;
 mod migrate;
 mod ordering;
 mod prune;

@@ -429,7 +429,7 @@ pub(crate) fn lane_hash(key: &LaneKey) -> [u8; 16] {
     digest.as_ref()[..16].try_into().expect("SHA-256 has 32 bytes")
 }
 
-fn found(changed: usize) -> Result<()> {
+pub(super) fn found(changed: usize) -> Result<()> {
     if changed == 0 { Err(StoreError::NotFound) } else { Ok(()) }
 }
 
