@@ -47,7 +47,7 @@ fn may(role: &str, need: Need) -> bool {
     }
 }
 
-/// Every route of the API. `JOB`, `TOKEN` and so on stand for another tenant's things.
+/// Every route of the API. `SOURCE`, `TOKEN` and so on stand for another tenant's things.
 const ROUTES: &[(&str, &str, Need, &str)] = &[
     ("GET", "/tenants", AdministerAll, ""),
     ("POST", "/tenants", AdministerAll, r#"{"slug":"new","name":"n"}"#),
@@ -76,6 +76,10 @@ const ROUTES: &[(&str, &str, Need, &str)] = &[
     ("GET", "/inbox/{event_id}/raw", Read, ""),
     ("GET", "/inbox/{event_id}/headers", Read, ""),
     ("POST", "/inbox/{event_id}/replay", Operate, r#"{"note":"n"}"#),
+    ("POST", "/inbox/{event_id}/fixture", Operate, r#"{"name":"mine"}"#),
+    ("GET", "/fixtures", Read, ""),
+    ("DELETE", "/fixtures/{name}", Operate, ""),
+    ("POST", "/fixtures/{name}/send", Operate, r#"{"source":"SOURCE"}"#),
     ("GET", "/jobs", Read, ""),
     ("POST", "/jobs", Create, r#"{"input":1}"#),
     ("POST", "/jobs/lease", Work, r#"{"worker":"w"}"#),
@@ -133,6 +137,7 @@ fn nowhere(path: &str) -> String {
         .replace("{id}", &id)
         .replace("{key}", "mail")
         .replace("{slug}", "nobody")
+        .replace("{name}", "nothing")
 }
 
 async fn without_a_live_key_there_is_no_answer_but_401(database: Database) {
@@ -197,6 +202,11 @@ async fn each_role_reaches_what_the_contract_says_and_nothing_else(database: Dat
     }
 }
 
+/// Whether a path names a thing of a tenant.
+fn is_about_one(path: &str) -> bool {
+    ["{id}", "{event_id}", "{name}"].iter().any(|name| path.contains(name))
+}
+
 /// A tenant with one of everything.
 struct Estate {
     api: Api,
@@ -226,6 +236,8 @@ impl Estate {
         let sent = gateway.send(&source, &source.event("e-1")).await.is(202);
         let running = worker.wait().await;
         running.begin("mail").await.is(200);
+        let fixture = format!("/inbox/{}/fixture", sent.text("event_id"));
+        api.post(&fixture, json!({"name": "theirs"})).await.is(201);
         let key = api.post("/keys", json!({"name": "k", "role": "viewer"})).await.is(201);
         Estate {
             event: sent.text("event_id"),
@@ -249,13 +261,21 @@ impl Estate {
             "/jobs/{id}/release" | "/jobs/{id}/effects/{key}/resolve" => &self.held,
             _ => &self.running,
         };
-        path.replace("{id}", id).replace("{event_id}", &self.event).replace("{key}", "mail")
+        path.replace("{id}", id)
+            .replace("{event_id}", &self.event)
+            .replace("{key}", "mail")
+            .replace("{name}", "theirs")
+    }
+
+    /// A body about this tenant's things.
+    fn body(&self, body: &str) -> String {
+        body.replace("TOKEN", &self.token).replace("SOURCE", &self.source)
     }
 
     /// All that can be seen of it.
     async fn whole(&self) -> Value {
         let mut rows = BTreeMap::new();
-        for list in ["/sources", "/inbox", "/jobs", "/dead-letters"] {
+        for list in ["/sources", "/inbox", "/fixtures", "/jobs", "/dead-letters"] {
             rows.insert(list.to_owned(), json!(self.api.list(list).await));
         }
         for id in [&self.running, &self.dead, &self.held] {
@@ -275,8 +295,8 @@ async fn another_tenants_things_are_not_there_and_stay_as_they_are(database: Dat
     let before = theirs.whole().await;
     let stranger = admin.tenant("acme").await;
     for (name, path, need, body) in ROUTES {
-        let body = body.replace("TOKEN", &theirs.token);
-        if path.contains("{id}") || path.contains("{event_id}") {
+        let body = theirs.body(body);
+        if is_about_one(path) {
             // By its id, by an administrator no less.
             let answer = call(&stranger, name, &theirs.path(path), &body).await;
             answer.refuses(404, "not_found");
@@ -306,10 +326,10 @@ async fn another_tenants_things_are_not_there_and_stay_as_they_are(database: Dat
     // To their own tenant, all of it is there.
     for (name, path, need, body) in ROUTES {
         let gone = ["DELETE", "PATCH"].contains(name) || *need == AdministerAll;
-        if gone || !(path.contains("{id}") || path.contains("{event_id}")) {
+        if gone || !is_about_one(path) {
             continue;
         }
-        let body = body.replace("TOKEN", &theirs.token);
+        let body = theirs.body(body);
         let answer = call(&theirs.api, name, &theirs.path(path), &body).await;
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         assert!(answer.status < 300 || answer.status == 409, "{name} {path}: {text}");

@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{dlq, inbox, jobs, keys, sources, tenants, trigger, verify};
+use crate::commands::{dlq, fixtures, inbox, jobs, keys, sources, tenants, trigger, verify};
 use crate::session::Session;
 
 /// Where `wakepost serve` listens unless told otherwise.
@@ -46,6 +46,9 @@ enum Command {
     /// Events that came in, and what became of them
     #[command(subcommand)]
     Inbox(inbox::Inbox),
+    /// Requests that were kept to be sent again
+    #[command(subcommand)]
+    Fixtures(fixtures::Fixtures),
     /// Agent work
     #[command(subcommand)]
     Jobs(jobs::Jobs),
@@ -81,6 +84,7 @@ pub async fn run() -> anyhow::Result<()> {
         Command::Verify(_) => Ok(()),
         Command::Trigger(command) => command.run(&session).await,
         Command::Inbox(command) => command.run(&session).await,
+        Command::Fixtures(command) => command.run(&session).await,
         Command::Jobs(command) => command.run(&session).await,
         Command::Dlq(command) => command.run(&session).await,
         Command::Sources(command) => command.run(&session).await,

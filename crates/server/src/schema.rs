@@ -57,6 +57,8 @@ described! {
         .examples(["2026-11-15T10:00:00.000Z"]);
     Slug: text("A tenant, by the name its user chose.")
         .pattern(Some("^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"));
+    FixtureName: text("A name of small letters, digits, dots, dashes and underscores.")
+        .pattern(Some("^[a-z0-9][a-z0-9._-]{0,99}$"));
     Name: bounded("A free name of visible characters.", limits::NAME_CHARS_MAX);
     Key: bounded("A key or subject of visible characters.", limits::KEY_CHARS_MAX);
     Note: bounded("Who does it, and why. It stays in the audit trail.", limits::NOTE_CHARS_MAX);

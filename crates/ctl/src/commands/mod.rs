@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod dlq;
+pub mod fixtures;
 pub mod inbox;
 pub mod jobs;
 pub mod keys;

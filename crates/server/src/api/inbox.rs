@@ -257,12 +257,14 @@ async fn shown_row(
     })
 }
 
-async fn find(call: &Call, tenant: &Tenant, id: &str) -> Result<Event, ApiError> {
+/// The event with this id; another tenant's is not found.
+pub async fn find(call: &Call, tenant: &Tenant, id: &str) -> Result<Event, ApiError> {
     let id: EventId = id.parse().map_err(|_| ApiError::not_found())?;
     call.context.store.event(tenant.id, id).await?.ok_or_else(ApiError::not_found)
 }
 
-async fn content(call: &Call, event: &Event) -> Result<Option<Content>, ApiError> {
+/// What an event's request was, while it is kept.
+pub async fn content(call: &Call, event: &Event) -> Result<Option<Content>, ApiError> {
     let Some((body, record)) = call.context.store.contents(vec![event.body()]).await?.pop() else {
         return Ok(None);
     };
@@ -389,7 +391,8 @@ pub fn shown_receipt(row: ReceiptRow, first: Option<&Event>) -> ReceiptView {
     }
 }
 
-fn pruned() -> ApiError {
+/// It is not kept any more.
+pub fn pruned() -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "body_pruned", "the event's body is no longer kept")
 }
 

@@ -11,6 +11,7 @@ mod describe;
 mod effects;
 mod error;
 mod finish;
+mod fixtures;
 mod health;
 mod inbox;
 mod integrations;
@@ -83,6 +84,10 @@ fn routes() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(inbox::raw))
         .routes(routes!(inbox::headers))
         .routes(routes!(inbox::replay))
+        .routes(routes!(fixtures::create))
+        .routes(routes!(fixtures::list))
+        .routes(routes!(fixtures::remove))
+        .routes(routes!(fixtures::send))
         .routes(routes!(jobs::list, jobs::create))
         .routes(routes!(lease::lease))
         .routes(routes!(lease::heartbeat_many))

@@ -32,8 +32,8 @@ use super::work::Moved;
 use crate::context::Context;
 use crate::directory::{LiveSource, sealed_record};
 use crate::schema;
-pub use body::check_executor;
-use body::{SourceBody, check_secret};
+use body::SourceBody;
+pub use body::{check_executor, check_secret};
 use setup::{set_up_error, webhook_url};
 
 /// How long an old secret is still accepted after a rotation, unless asked otherwise, and at most.
@@ -174,6 +174,11 @@ fn ingest_path(live: &LiveSource) -> String {
     format!("/in/{}", live.source.id)
 }
 
+/// Where its requests go, as whoever sends them knows it.
+pub fn ingest_url(context: &Context, live: &LiveSource) -> String {
+    format!("{}{}", context.base_url, ingest_path(live))
+}
+
 pub fn switched(enabled: bool) -> &'static str {
     if enabled { "enabled" } else { "disabled" }
 }
@@ -188,7 +193,8 @@ async fn sealed(context: &Context, source: &Source) -> Result<SourceRecord, ApiE
     Ok(sealed_record(source, &*context.vault.key(source.tenant).await?))
 }
 
-async fn find(call: &Call, tenant: TenantId, id: &str) -> Result<LiveSource, ApiError> {
+/// The source with this id; another tenant's is not found.
+pub async fn find(call: &Call, tenant: TenantId, id: &str) -> Result<LiveSource, ApiError> {
     let id: SourceId = id.parse().map_err(|_| ApiError::not_found())?;
     let record = call.context.store.source(id).await?.filter(|record| record.tenant == tenant);
     opened(&call.context, record.ok_or_else(ApiError::not_found)?).await

@@ -19,7 +19,7 @@ use super::super::call::{At, Call};
 use super::super::describe::{Conflicting, Keyed, Missing, Tenant};
 use super::super::error::ApiError;
 use super::super::once;
-use super::{find, ingest_path};
+use super::{find, ingest_path, ingest_url};
 use crate::context::Context;
 use crate::directory::LiveSource;
 use crate::{edge, schema};
@@ -50,9 +50,9 @@ enum Variant {
 
 /// What the source answered.
 #[derive(Serialize, ToSchema)]
-struct Tried {
+pub struct Tried {
     /// What was sent.
-    event_type: &'static str,
+    event_type: String,
     /// The HTTP status.
     status_code: u16,
     /// The body: JSON, or text.
@@ -84,11 +84,14 @@ pub async fn test(At(id): At<String>, call: Call) -> Result<Response, ApiError> 
     if variant == Variant::Duplicate {
         answer = send(context, &live, request).await;
     }
-    let (status, body) = answer;
+    Ok(tried(sample.event_type.to_owned(), answer))
+}
+
+/// The answer of a source, as ours.
+pub fn tried(event_type: String, (status, body): (StatusCode, Vec<u8>)) -> Response {
     let body = serde_json::from_slice(&body)
         .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&body).into_owned()));
-    let tried = Tried { event_type: sample.event_type, status_code: status.as_u16(), body };
-    Ok(once::json(StatusCode::OK, &tried))
+    once::json(StatusCode::OK, &Tried { event_type, status_code: status.as_u16(), body })
 }
 
 fn sample(live: &LiveSource, wanted: Option<&str>) -> Result<&'static Sample, ApiError> {
@@ -115,8 +118,7 @@ fn signed(
         _ => context.now(),
     };
     let id = sample_id(context);
-    let mut request =
-        sample.request(&format!("{}{}", context.base_url, ingest_path(live)), &id, at);
+    let mut request = sample.request(&ingest_url(context, live), &id, at);
     let own = live.source.secrets.current.clone();
     let secret = match (variant, own) {
         (Variant::BadSignature, _) => {
@@ -138,7 +140,7 @@ fn signed(
 }
 
 /// Digits alone: some providers' ids are numbers.
-fn sample_id(context: &Context) -> String {
+pub fn sample_id(context: &Context) -> String {
     let mut bytes = [0u8; 8];
     context.entropy.fill(&mut bytes);
     // What every reader of JSON can hold.
@@ -151,7 +153,7 @@ fn too_early(context: &Context, live: &LiveSource) -> Timestamp {
 }
 
 /// Through the front door, from this machine.
-async fn send(
+pub async fn send(
     context: &Arc<Context>,
     live: &Arc<LiveSource>,
     signed: SignedRequest,
@@ -159,7 +161,10 @@ async fn send(
     let mut request = Request::new(Body::from(signed.body));
     *request.method_mut() = signed.method;
     *request.headers_mut() = signed.headers;
-    *request.uri_mut() = Uri::try_from(ingest_path(live)).expect("an id is plain letters");
+    // What was signed may have got a query besides.
+    let path = signed.url.strip_prefix(&context.base_url).and_then(|path| Uri::try_from(path).ok());
+    let plain = || Uri::try_from(ingest_path(live)).expect("an id is plain letters");
+    *request.uri_mut() = path.unwrap_or_else(plain);
     let answer = edge::admit(context, live, live.welcome_address(), request, Instant::now()).await;
     let (parts, body) = answer.into_parts();
     let body = body.collect().await.map(|whole| whole.to_bytes().to_vec()).unwrap_or_default();

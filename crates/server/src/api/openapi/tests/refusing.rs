@@ -91,6 +91,7 @@ async fn a_wrong_parameter_is_refused_by_name() {
     let lists = [
         "/audit",
         "/dead-letters",
+        "/fixtures",
         "/inbox",
         "/jobs",
         "/keys",

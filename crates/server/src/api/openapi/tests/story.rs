@@ -138,6 +138,14 @@ async fn receiving(world: &mut World) {
     assert_eq!(story["receipts"].as_array().unwrap().len(), 2);
     world.get(&format!("/inbox/{id}/raw")).await;
     world.get(&format!("/inbox/{id}/headers")).await;
+    let kept = json!({"name": "first-issue"});
+    let fixture = world.post(&format!("/inbox/{id}/fixture"), kept.clone(), 201).await;
+    world.post(&format!("/inbox/{id}/fixture"), kept, 409).await;
+    assert_eq!(world.get("/fixtures?limit=1").await["data"], json!([fixture]));
+    let to = json!({"source": source});
+    let tried = world.post("/fixtures/first-issue/send", to, 200).await;
+    assert_eq!(tried["body"]["status"], "duplicate");
+    world.call("DELETE", "/fixtures/first-issue", Value::Null, 204).await;
     let note = json!({"note": "Ada: to be sure"});
     world.post(&format!("/inbox/{id}/replay"), note.clone(), 409).await;
 
