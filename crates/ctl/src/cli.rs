@@ -76,6 +76,7 @@ pub async fn run() -> anyhow::Result<()> {
     // These need no server, and so no key.
     match &cli.command {
         Command::Verify(command) => return command.run(cli.global.json),
+        Command::Trigger(command) if command.new_keys => return command.make_keys(cli.global.json),
         Command::Trigger(command) if command.event.is_none() => return command.list_samples(),
         _ => {}
     }

@@ -195,3 +195,25 @@ fn the_source_must_be_one() {
     ran.ends_with(2);
     assert!(ran.stderr.contains("webhookctl sources create stripe"));
 }
+
+#[test]
+fn new_keys_are_a_pair_that_a_test_source_and_a_trigger_can_use() {
+    for name in ["discord", "sendgrid-events", "github"] {
+        let ran = bare().args(["trigger", name, "--new-keys", "--json"]).run();
+        ran.ends_with(0);
+        let made: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let (verifies, signs) = (&made["source_secret"], &made["signing_secret"]);
+        assert_eq!(verifies == signs, name == "github", "{name}");
+        let server = server(name);
+        let secret = signs.as_str().unwrap();
+        signed_here(&server, name, secret, ["--source", "src_1"]).ends_with(0);
+        let provider = provider(name);
+        assert!(provider.check_secret(verifies.as_str().unwrap(), &settings(provider)).is_ok());
+        let ran = bare().args(["trigger", name, "--new-keys"]).run();
+        ran.ends_with(0);
+        let first = format!("webhookctl sources create {name} --name test --secret '");
+        assert!(ran.stdout.starts_with(&first), "{}", ran.stdout);
+        assert_eq!(ran.stdout.lines().count(), 2);
+    }
+    bare().args(["trigger", "discord", "interaction.command", "--new-keys"]).run().ends_with(2);
+}

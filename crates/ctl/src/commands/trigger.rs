@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::json;
 use wakepost_client::{Source, SourceQuery, Trial};
 use wakepost_domain::Timestamp;
 use wakepost_domain::ports::Entropy;
-use wakepost_providers::{Provider, Sample, Settings, SignedRequest, registry};
+use wakepost_providers::{Keys, Provider, Sample, Settings, SignedRequest, registry};
 
 use crate::exit::Usage;
 use crate::output::{self, escape};
@@ -24,6 +25,9 @@ pub struct Trigger {
     /// Sign with this secret, or private key, in place of the server's copy
     #[arg(long, env = "WAKEPOST_SOURCE_SECRET", hide_env_values = true)]
     secret: Option<String>,
+    /// Make keys for a test source, print them and send nothing
+    #[arg(long, conflicts_with_all = ["event", "source", "wrong", "print"])]
+    pub new_keys: bool,
     /// Sign with a secret that is not the source's
     #[arg(long, group = "wrong")]
     bad_signature: bool,
@@ -47,6 +51,25 @@ impl Trigger {
         let provider = self.provider()?;
         output::hint(&format!("say which: webhookctl trigger {} EVENT", provider.name()));
         Ok(output::print(&sample_names(provider).join("\n"))?)
+    }
+
+    /// Prints what a test source verifies with and what a trigger signs with. Nobody but the provider can sign for
+    /// the provider's own public key.
+    pub fn make_keys(&self, as_json: bool) -> anyhow::Result<()> {
+        let provider = self.provider()?;
+        let Keys { signs, verifies } = provider.sample_keys(&Settings::new(), &SystemEntropy);
+        if as_json {
+            let keys = json!({"source_secret": verifies, "signing_secret": signs});
+            return Ok(output::print(&keys.to_string())?);
+        }
+        let name = provider.name();
+        output::print(&format!(
+            "webhookctl sources create {name} --name test --secret '{verifies}'\n\
+             webhookctl trigger {name} {} --source src_… --secret '{signs}'",
+            sample_names(provider).first().unwrap_or(&"EVENT")
+        ))?;
+        output::hint("keep the second key: it is nowhere else");
+        Ok(())
     }
 
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {

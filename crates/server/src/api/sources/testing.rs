@@ -131,8 +131,9 @@ fn signed(
     };
     provider.sign(&mut request, &secret, &live.settings, &id, at).map_err(|problem| {
         let why = format!(
-            "a request cannot be signed here: {problem}; \
-             `webhookctl trigger` signs with a key of your own"
+            "a request cannot be signed here: {problem}; `webhookctl trigger {0} --new-keys` makes a key pair for \
+             a test source, and `webhookctl trigger {0} EVENT --secret …` signs with its private key",
+            provider.name()
         );
         ApiError::new(StatusCode::CONFLICT, "invalid_state", why)
     })?;
