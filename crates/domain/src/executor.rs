@@ -1,5 +1,7 @@
 //! How a job reaches its agent.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// Who runs the job.
@@ -22,11 +24,65 @@ pub enum Executor {
     /// The gateway does it itself, as it sends replies. Nobody can ask for it.
     #[serde(skip)]
     Gateway,
+    /// The gateway calls itself, and runs it within that request: for hosts that freeze a process between
+    /// requests.
+    SelfWebhook {
+        /// What runs it there: `Http` or `Exec`.
+        run: Box<Executor>,
+        /// How long that request may take.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget_s: Option<u64>,
+    },
 }
+
+/// How long a run may take within a request, unless its executor says otherwise.
+pub const BUDGET: Duration = Duration::from_secs(300);
+/// The longest budget, in seconds.
+pub const BUDGET_S_MAX: u64 = 3600;
 
 impl Executor {
     /// Whether the gateway itself starts the run.
     pub fn is_pushed(&self) -> bool {
         !matches!(self, Executor::Pull)
+    }
+
+    /// What runs the job in the end.
+    pub fn runner(&self) -> &Executor {
+        match self {
+            Executor::SelfWebhook { run, .. } => run.runner(),
+            own => own,
+        }
+    }
+
+    /// Whether the job is posted to an agent in the end.
+    pub fn posts(&self) -> bool {
+        matches!(self.runner(), Executor::Http { .. })
+    }
+
+    /// How long the gateway may spend on one run, where that is bound.
+    pub fn budget(&self) -> Option<Duration> {
+        match self {
+            Executor::SelfWebhook { budget_s, .. } => {
+                Some(budget_s.map_or(BUDGET, Duration::from_secs))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_self_webhook_names_what_runs_the_job() {
+        let text = r#"{"kind":"self_webhook","run":{"kind":"http","url":"https://agent.example"}}"#;
+        let executor: Executor = serde_json::from_str(text).unwrap();
+        assert_eq!(executor.runner(), &Executor::Http { url: "https://agent.example".to_owned() });
+        assert!(executor.posts() && executor.is_pushed());
+        assert_eq!(executor.budget(), Some(BUDGET));
+        assert_eq!(serde_json::to_string(&executor).unwrap(), text);
+        let more = r#"{"kind":"self_webhook","run":{"kind":"pull"},"budget_s":5,"url":"x"}"#;
+        assert!(serde_json::from_str::<Executor>(more).is_err());
     }
 }

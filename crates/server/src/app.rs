@@ -25,9 +25,11 @@ use crate::config::{self, Config, MasterKeySource};
 use crate::context::{Context, Hub, NoHub};
 use crate::directory::{Directory, MANY_NODES_TTL};
 use crate::edge::{self, Faults, Rates, Rejections};
+use crate::executors::Places;
 use crate::listener;
 use crate::outbound::{ClientSettings, GuardedClient, Mailer, SystemResolver};
 use crate::queue::Queue;
+use crate::self_webhook::SelfWebhook;
 use crate::system::{SystemClock, SystemEntropy};
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::Tokens;
@@ -85,11 +87,15 @@ impl App {
         let mailer = Mailer::new(resolver.clone(), &client)?;
         let client = GuardedClient::new(resolver, client)?;
         let ledger = intake(ledger);
+        let base_url = config.base_url(address);
         let context = Arc::new(Context {
+            self_webhook: SelfWebhook::new(&base_url, &config),
+            places: Arc::new(Places::new(&config)),
+            tasks: TaskTracker::new(),
+            base_url,
             rejections: Rejections::start(ledger.clone(), directory.clone()),
             rates: Rates::default(),
             faults: Faults::default(),
-            base_url: config.base_url(address),
             local_url: local_url(address),
             tokens: Tokens::new(&master),
             ledger,
@@ -114,7 +120,7 @@ impl App {
     /// Serves until the context's `stop`, then lets what is under way end.
     pub async fn serve(self) {
         let context = self.context;
-        let tracker = TaskTracker::new();
+        let tracker = context.tasks.clone();
         workers::start(&context, &tracker);
         if let Some(words) = self.words {
             tracker.spawn(workers::hub::listen(context.clone(), words));

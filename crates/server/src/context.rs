@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use wakepost_domain::ports::{Clock, Entropy};
 use wakepost_domain::{KeyId, SourceId, Timestamp, Ulid};
 use wakepost_store::Store;
@@ -14,8 +15,10 @@ use wakepost_store::vault::Vault;
 use crate::config::Config;
 use crate::directory::Directory;
 use crate::edge::{Faults, Rates, Rejections};
+use crate::executors::Places;
 use crate::outbound::{HttpClient, Mailer};
 use crate::queue::Queue;
+use crate::self_webhook::SelfWebhook;
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::Tokens;
 
@@ -62,6 +65,12 @@ pub struct Context {
     pub client: Arc<dyn HttpClient>,
     /// Mails that we send.
     pub mailer: Mailer,
+    /// Requests that we send to ourselves.
+    pub self_webhook: SelfWebhook,
+    /// Room for runs on this node.
+    pub places: Arc<Places>,
+    /// What a stop waits for.
+    pub tasks: TaskTracker,
     /// The other nodes.
     pub hub: Arc<dyn Hub>,
     /// What is counted.

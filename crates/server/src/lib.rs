@@ -18,6 +18,7 @@ pub mod platform;
 pub mod queue;
 pub mod replies;
 mod schema;
+pub mod self_webhook;
 pub mod system;
 pub mod telemetry;
 mod to_the_end;

@@ -4,6 +4,7 @@
 //! together, holds the workers that wait for work, and passes hints on: a commit, a timer, a rescued lease,
 //! a word from another node.
 
+mod firing;
 mod waiting;
 
 use std::collections::{HashMap, HashSet};
@@ -23,6 +24,7 @@ use wakepost_store::{Result, Store, failpoint};
 
 use crate::context::Hub;
 use crate::directory::{Directory, Policy};
+pub use firing::Fire;
 use waiting::Waiting;
 
 /// How long a waiting worker sleeps at most before it looks for itself: the net under lost hints.
@@ -60,19 +62,32 @@ impl Ask {
     }
 }
 
-/// Which of the two ways an item reaches its agent.
+/// Which way an item reaches its agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Pulled,
     Pushed,
+    /// Not claimed here: a request that this server sends to itself claims it.
+    Fired,
+}
+
+impl Way {
+    fn of(executor: &Executor) -> Way {
+        match executor {
+            Executor::Pull => Way::Pulled,
+            Executor::Http { .. } | Executor::Exec { .. } | Executor::Gateway => Way::Pushed,
+            Executor::SelfWebhook { .. } => Way::Fired,
+        }
+    }
 }
 
 #[derive(Default)]
 struct Rings {
     pulled: Turns,
     pushed: Turns,
+    fired: Turns,
     waiting: Waiting,
-    /// How the items of each pushed lane run.
+    /// How the items of each lane run that no worker asks for.
     executors: HashMap<LaneId, Executor>,
     /// Lanes that were short while a bound on running items applied: a freed place brings them back.
     parked: HashMap<TenantId, HashSet<LaneId>>,
@@ -83,15 +98,17 @@ impl Rings {
         match way {
             Way::Pulled => &mut self.pulled,
             Way::Pushed => &mut self.pushed,
+            Way::Fired => &mut self.fired,
         }
     }
 
-    /// Plans a claim of items that this node runs itself, as far as it has places for them.
-    fn plan_pushed(&mut self, max: u32, places: &Places<'_>) -> Vec<Take> {
-        let Rings { pushed, executors, .. } = self;
+    /// Plans which items this node runs or fires, as far as it has places for them.
+    fn plan(&mut self, way: Way, max: u32, places: &Places<'_>) -> Vec<Take> {
+        let Rings { pushed, fired, executors, .. } = self;
+        let turns = if way == Way::Fired { fired } else { pushed };
         let free = |lane: LaneId| executors.get(&lane).map_or(0, places);
         let wanted = |lane: &Lane| free(lane.id) > 0;
-        let mut plan = pushed.plan(max, Wanted { tenant: None, lane: Some(&wanted) });
+        let mut plan = turns.plan(max, Wanted { tenant: None, lane: Some(&wanted) });
         let mut taken: HashMap<&Executor, usize> = HashMap::new();
         for take in &mut plan {
             let Some(executor) = executors.get(&take.lane) else {
@@ -120,6 +137,7 @@ pub struct Queue {
     hub: Arc<dyn Hub>,
     rings: Mutex<Rings>,
     pushed: Notify,
+    fired: Notify,
 }
 
 impl std::fmt::Debug for Queue {
@@ -131,7 +149,8 @@ impl std::fmt::Debug for Queue {
 impl Queue {
     /// A queue over a store.
     pub fn new(store: Arc<dyn Store>, directory: Arc<Directory>, hub: Arc<dyn Hub>) -> Queue {
-        Queue { store, directory, hub, rings: Mutex::default(), pushed: Notify::new() }
+        let (pushed, fired) = (Notify::new(), Notify::new());
+        Queue { store, directory, hub, rings: Mutex::default(), pushed, fired }
     }
 
     /// A lane got ready work through this node: serve it, and tell the others.
@@ -143,10 +162,19 @@ impl Queue {
         self.hint_here(lane, count).await;
     }
 
-    /// Lanes may have ready work, wherever it came from.
+    /// Lanes may have ready work.
     pub async fn hint_lanes(&self, ids: &[LaneId]) -> Result<()> {
         for lane in self.directory.lanes(ids).await? {
             self.hint_here(&lane, 1).await;
+        }
+        Ok(())
+    }
+
+    /// Lanes may have ready work of which others know too. What is fired is fired by who made it ready, and by the
+    /// sweep: else every node would.
+    pub async fn overhear(&self, ids: &[LaneId]) -> Result<()> {
+        for lane in self.directory.lanes(ids).await? {
+            self.hint_if(&lane, 1, |way| way != Way::Fired).await;
         }
         Ok(())
     }
@@ -160,21 +188,33 @@ impl Queue {
     }
 
     async fn hint_here(&self, lane: &Arc<Lane>, count: usize) {
-        // Without a policy (the store is down) the slow resync will come back to it.
+        self.hint_if(lane, count, |_| true).await;
+    }
+
+    /// Serves a lane whose items go a way that is wanted, and says whether they do.
+    async fn hint_if(&self, lane: &Arc<Lane>, count: usize, wanted: fn(Way) -> bool) -> bool {
+        // Without a policy (the store is down) the slow resync, or the sweep, will come back to it.
         let Ok(policy) = self.directory.policy(lane).await else {
-            return;
+            return false;
         };
-        let mut rings = self.rings.lock();
-        if policy.executor.is_pushed() {
-            rings.pushed.set_weight(lane.key.tenant, policy.weight);
-            rings.pushed.hint(lane);
-            rings.executors.insert(lane.id, policy.executor);
-            self.pushed.notify_one();
-        } else {
-            rings.pulled.set_weight(lane.key.tenant, policy.weight);
-            rings.pulled.hint(lane);
-            rings.waiting.wake(lane, count);
+        let way = Way::of(&policy.executor);
+        if !wanted(way) {
+            return false;
         }
+        let mut rings = self.rings.lock();
+        let turns = rings.turns(way);
+        turns.set_weight(lane.key.tenant, policy.weight);
+        turns.hint(lane);
+        if way == Way::Pulled {
+            rings.waiting.wake(lane, count);
+            return true;
+        }
+        rings.executors.insert(lane.id, policy.executor);
+        match way {
+            Way::Fired => self.fired.notify_one(),
+            _ => self.pushed.notify_one(),
+        }
+        true
     }
 
     /// A place under a bound on running items got free: the lanes that waited for it may go on.
@@ -235,7 +275,7 @@ impl Queue {
         places: &Places<'_>,
     ) -> Result<Vec<Pushed>> {
         let mut got = Vec::new();
-        let plan = self.rings.lock().plan_pushed(max, places);
+        let plan = self.rings.lock().plan(Way::Pushed, max, places);
         if !plan.is_empty() {
             self.claim(Way::Pushed, worker, &plan, None, &mut got).await?;
         }
@@ -266,26 +306,24 @@ impl Queue {
         for lane in self.directory.lanes(&ids).await? {
             let policy = self.directory.policy(&lane).await?;
             // The source's executor changed since the hint: the lane belongs to the other ring now.
-            if policy.executor.is_pushed() != (way == Way::Pushed) {
+            if Way::of(&policy.executor) != way {
                 self.rings.lock().turns(way).remove(lane.id);
                 self.hint_here(&lane, 1).await;
                 continue;
             }
             let count = plan.iter().find(|take| take.lane == lane.id).map_or(0, |take| take.count);
-            request.lanes.push(ClaimLane {
-                lane: lane.id,
-                count,
-                lease: lease.unwrap_or(policy.lease),
-                run_timeout: policy.run_timeout,
-                caps: policy.caps.clone(),
-            });
+            request.lanes.push(claim_lane(&lane, &policy, count, lease));
             known.insert(lane.id, (lane, policy));
         }
         if request.lanes.is_empty() {
             return Ok(());
         }
         let claimed = self.store.claim(request).await?;
-        self.report(way, plan, &claimed, &known);
+        let mut counts: HashMap<LaneId, u32> = HashMap::new();
+        for item in &claimed {
+            *counts.entry(item.lane).or_default() += 1;
+        }
+        self.report(way, plan, &counts, &known);
         got.extend(claimed.into_iter().filter_map(|item| {
             let (lane, policy) = known.get(&item.lane)?;
             Some((item, lane.clone(), policy.clone()))
@@ -297,13 +335,9 @@ impl Queue {
         &self,
         way: Way,
         plan: &[Take],
-        claimed: &[Claimed],
+        counts: &HashMap<LaneId, u32>,
         known: &HashMap<LaneId, (Arc<Lane>, Policy)>,
     ) {
-        let mut counts: HashMap<LaneId, u32> = HashMap::new();
-        for item in claimed {
-            *counts.entry(item.lane).or_default() += 1;
-        }
         let mut rings = self.rings.lock();
         for take in plan {
             let count = counts.get(&take.lane).copied().unwrap_or(0);
@@ -315,5 +349,15 @@ impl Queue {
             }
             rings.turns(way).report(*take, count);
         }
+    }
+}
+
+fn claim_lane(lane: &Lane, policy: &Policy, count: u32, lease: Option<Duration>) -> ClaimLane {
+    ClaimLane {
+        lane: lane.id,
+        count,
+        lease: lease.unwrap_or(policy.lease),
+        run_timeout: policy.run_timeout,
+        caps: policy.caps.clone(),
     }
 }

@@ -13,6 +13,7 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
+use wakepost_domain::executor::BUDGET_S_MAX;
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN};
 use wakepost_domain::work::WorkKind as Kind;
 use wakepost_domain::{access, backoff, effect, limits, receipt, run, work};
@@ -112,7 +113,19 @@ described! {
         .item(executor("pull", None))
         .item(executor("http", Some("url")))
         .item(executor("exec", Some("name")))
-        .description(Some("Who runs a job: a worker that asks for it, a URL, or a command of wakepost.toml."));
+        .item(
+            executor("self_webhook", None)
+                .property("run", OneOfBuilder::new()
+                    .item(executor("http", Some("url")))
+                    .item(executor("exec", Some("name")))
+                    .description(Some("What runs it within the request.")))
+                .required("run")
+                .property("budget_s", whole("How long the request may take.", 1, BUDGET_S_MAX)),
+        )
+        .description(Some(
+            "Who runs a job: a worker that asks for it, a URL, a command of wakepost.toml, or one of the last two \
+             within a request that the server sends to itself.",
+        ));
 }
 
 /// What every text begins as.

@@ -1,21 +1,28 @@
-//! Tokens that prove themselves: lease tokens, and the key that lives as long as one lease.
+//! Tokens that prove themselves: lease tokens, the key that lives as long as one lease, and what a node shows
+//! itself.
 
 use aws_lc_rs::{digest, hmac};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use wakepost_domain::Ulid;
 use wakepost_domain::lease::Ticket;
+use wakepost_domain::{TenantId, Timestamp, WorkId};
+use wakepost_store::moves::Item;
 use wakepost_store::vault::MasterKey;
 
 const MAC_BYTES: usize = 16;
 const LEASE_PREFIX: &str = "lt_";
 const JOB_KEY_PREFIX: &str = "wpj_";
+const TASK_PREFIX: &str = "wpt_";
+/// A task token says whose job it is for, which, and until when.
+const TASK_BYTES: usize = 4 + 16 + 8;
 
 /// Signs and reads tokens. Every node with the same master key reads the others'.
 pub struct Tokens {
     lease: hmac::Key,
     job: hmac::Key,
     executor: hmac::Key,
+    task: hmac::Key,
 }
 
 impl std::fmt::Debug for Tokens {
@@ -32,6 +39,7 @@ impl Tokens {
             lease: key("wakepost lease tokens"),
             job: key("wakepost job keys"),
             executor: key("wakepost executor secrets"),
+            task: key("wakepost task tokens"),
         }
     }
 
@@ -43,42 +51,59 @@ impl Tokens {
 
     /// The lease token of a claim.
     pub fn lease(&self, ticket: &Ticket) -> String {
-        seal(&self.lease, LEASE_PREFIX, ticket)
+        seal(&self.lease, LEASE_PREFIX, &ticket.to_bytes())
     }
 
     /// What a lease token says, if it is one of ours.
     pub fn read_lease(&self, token: &str) -> Option<Ticket> {
-        open(&self.lease, LEASE_PREFIX, token)
+        open(&self.lease, LEASE_PREFIX, token).as_ref().map(Ticket::from_bytes)
     }
 
     /// A worker key for one job, which is worth nothing once the lease is over.
     pub fn job_key(&self, ticket: &Ticket) -> String {
-        seal(&self.job, JOB_KEY_PREFIX, ticket)
+        seal(&self.job, JOB_KEY_PREFIX, &ticket.to_bytes())
     }
 
     /// Whose job a job key is for, if it is one of ours.
     pub fn read_job_key(&self, key: &str) -> Option<Ticket> {
-        open(&self.job, JOB_KEY_PREFIX, key)
+        open(&self.job, JOB_KEY_PREFIX, key).as_ref().map(Ticket::from_bytes)
+    }
+
+    /// What a node shows when it asks itself, or another, to run a job.
+    pub fn task(&self, item: Item, until: Timestamp) -> String {
+        let mut bytes = [0u8; TASK_BYTES];
+        bytes[..4].copy_from_slice(&item.tenant.0.to_be_bytes());
+        bytes[4..20].copy_from_slice(&item.work.to_bytes());
+        bytes[20..].copy_from_slice(&until.as_millis().to_be_bytes());
+        seal(&self.task, TASK_PREFIX, &bytes)
+    }
+
+    /// Which job such a token is for, if it is one of ours and not over.
+    pub fn read_task(&self, token: &str, now: Timestamp) -> Option<Item> {
+        let bytes: [u8; TASK_BYTES] = open(&self.task, TASK_PREFIX, token)?;
+        let until = i64::from_be_bytes(bytes[20..].try_into().expect("eight bytes"));
+        let item = Item {
+            tenant: TenantId(i32::from_be_bytes(bytes[..4].try_into().expect("four bytes"))),
+            work: WorkId::from_bytes(bytes[4..20].try_into().expect("sixteen bytes")),
+        };
+        (now < Timestamp::from_millis(until)).then_some(item)
     }
 }
 
-fn seal(key: &hmac::Key, prefix: &str, ticket: &Ticket) -> String {
-    let bytes = ticket.to_bytes();
-    let tag = hmac::sign(key, &bytes);
-    let mut signed = [0u8; Ticket::BYTES + MAC_BYTES];
-    signed[..Ticket::BYTES].copy_from_slice(&bytes);
-    signed[Ticket::BYTES..].copy_from_slice(&tag.as_ref()[..MAC_BYTES]);
+fn seal(key: &hmac::Key, prefix: &str, bytes: &[u8]) -> String {
+    let tag = hmac::sign(key, bytes);
+    let signed = [bytes, &tag.as_ref()[..MAC_BYTES]].concat();
     format!("{prefix}{}", URL_SAFE_NO_PAD.encode(signed))
 }
 
-fn open(key: &hmac::Key, prefix: &str, token: &str) -> Option<Ticket> {
+fn open<const N: usize>(key: &hmac::Key, prefix: &str, token: &str) -> Option<[u8; N]> {
     let bytes = URL_SAFE_NO_PAD.decode(token.strip_prefix(prefix)?).ok()?;
-    let (ticket, tag) = bytes.split_first_chunk::<{ Ticket::BYTES }>()?;
-    let expected = hmac::sign(key, ticket);
+    let (said, tag) = bytes.split_first_chunk::<N>()?;
+    let expected = hmac::sign(key, said);
     let same = tag.len() == MAC_BYTES
         && aws_lc_rs::constant_time::verify_slices_are_equal(tag, &expected.as_ref()[..MAC_BYTES])
             .is_ok();
-    same.then(|| Ticket::from_bytes(ticket))
+    same.then_some(*said)
 }
 
 /// What to pass downstream, so that the other side can tell a repeat. The same for the same effect, always.
@@ -92,7 +117,7 @@ pub fn idempotency_key(scope: Ulid, key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use wakepost_domain::{TenantId, Timestamp, Ulid, WorkId};
+    use wakepost_domain::Ulid;
 
     use super::*;
 
@@ -131,5 +156,24 @@ mod tests {
         assert_eq!(tokens.read_job_key(&key), Some(ticket()));
         assert_eq!(tokens.read_lease(&key.replace(JOB_KEY_PREFIX, LEASE_PREFIX)), None);
         assert_eq!(other.read_job_key(&key), None);
+    }
+
+    #[test]
+    fn a_task_token_is_for_one_job_and_a_while() {
+        let tokens = Tokens::new(&MasterKey::new([1; 32]));
+        let item = Item { tenant: TenantId(3), work: WorkId(Ulid::MAX) };
+        let at = Timestamp::from_millis;
+        let token = tokens.task(item, at(1000));
+        assert_eq!(tokens.read_task(&token, at(999)), Some(item));
+        assert_eq!(tokens.read_task(&token, at(1000)), None);
+        for index in 0..token.len() {
+            let mut bytes = token.clone().into_bytes();
+            bytes[index] = if bytes[index] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(bytes).unwrap();
+            assert_eq!(tokens.read_task(&changed, at(1)), None, "{changed}");
+        }
+        assert_eq!(tokens.read_task(&tokens.job_key(&ticket()), at(1)), None);
+        let other = Tokens::new(&MasterKey::new([2; 32]));
+        assert_eq!(other.read_task(&token, at(1)), None);
     }
 }

@@ -21,6 +21,14 @@ pub enum Executor {
         /// Its name in `wakepost.toml`.
         name: String,
     },
+    /// The server calls itself, and runs it within that request.
+    SelfWebhook {
+        /// What runs it there.
+        run: Box<Executor>,
+        /// How long that request may take.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget_s: Option<u64>,
+    },
 }
 
 /// The fields of a source that can be set. What is `None` or empty is not sent: a new source gets the default, a

@@ -69,7 +69,7 @@ impl Caller {
 }
 
 /// The secret in `Authorization: Bearer …`, if there is exactly one.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next()?.to_str().ok()?;
     if values.next().is_some() {

@@ -90,7 +90,8 @@ pub fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     Option::<T>::deserialize(deserializer).map(Some)
 }
 
-async fn read(body: Body, headers: &HeaderMap) -> Result<Bytes, ApiError> {
+/// The body, bounded in size and time.
+pub async fn read(body: Body, headers: &HeaderMap) -> Result<Bytes, ApiError> {
     let too_large = || {
         ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -190,28 +191,7 @@ impl Call {
     /// query.
     pub fn body<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         self.no_query()?;
-        let body: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };
-        let mut reader = serde_json::Deserializer::from_slice(body);
-        let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-            // `[3].input` in the reader's words is `3.input` in ours.
-            let path = error.path().to_string().replace('[', ".").replace(']', "");
-            let path =
-                path.strip_prefix('.').filter(|rest| !rest.is_empty()).unwrap_or(&path).to_owned();
-            let cause = error.into_inner();
-            if cause.is_data() {
-                unreadable(path, &cause.to_string())
-            } else {
-                ApiError::new(
-                    StatusCode::BAD_REQUEST,
-                    "malformed_json",
-                    format!("the body is not JSON: {cause}"),
-                )
-            }
-        })?;
-        reader.end().map_err(|_| {
-            ApiError::new(StatusCode::BAD_REQUEST, "malformed_json", "text after the JSON")
-        })?;
-        Ok(value)
+        read_json(&self.body)
     }
 
     /// The body's bytes.
@@ -236,6 +216,32 @@ impl Call {
             note,
         }
     }
+}
+
+/// A body as JSON. An unknown field is refused by name.
+pub fn read_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    let body: &[u8] = if body.is_empty() { b"{}" } else { body };
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        // `[3].input` in the reader's words is `3.input` in ours.
+        let path = error.path().to_string().replace('[', ".").replace(']', "");
+        let path =
+            path.strip_prefix('.').filter(|rest| !rest.is_empty()).unwrap_or(&path).to_owned();
+        let cause = error.into_inner();
+        if cause.is_data() {
+            unreadable(path, &cause.to_string())
+        } else {
+            ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "malformed_json",
+                format!("the body is not JSON: {cause}"),
+            )
+        }
+    })?;
+    reader.end().map_err(|_| {
+        ApiError::new(StatusCode::BAD_REQUEST, "malformed_json", "text after the JSON")
+    })?;
+    Ok(value)
 }
 
 /// Turns a reader's complaint into the field it is about.

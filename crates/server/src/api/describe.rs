@@ -145,6 +145,8 @@ macro_rules! sets {
 sets! {
     /// What every call with a key can meet.
     Keyed: [400, 401, 403, 408, 413, 422, 500, 503];
+    /// What a call without a key, but with a token and a body, can meet.
+    Bare: [400, 401, 408, 413, 422, 500, 503];
     /// The thing, or the tenant, may not be there.
     Missing: [404];
     /// The move may not be possible, or the name be taken.

@@ -1,11 +1,9 @@
 //! Single-tenant use by the platform's name: how it stands, on and off, set-up.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::response::Response;
-use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode};
+use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 use wakepost_domain::access::{Reach, Right};
@@ -23,11 +21,9 @@ use super::sources::{opened, save, switched};
 use super::work::Moved;
 use crate::context::Context;
 use crate::directory::LiveSource;
-use crate::outbound::{AddressPolicy, KeepBody, OutboundRequest, Target, Trust};
 
 /// The platform that stands for whichever source receives mail.
 const EMAIL: &str = "email";
-const REACH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How a platform stands.
 #[derive(Serialize, ToSchema)]
@@ -48,15 +44,16 @@ struct IntegrationView {
     /// What is wrong with its set-up.
     error: Option<String>,
     /// Whether this server reaches itself by its base URL.
-    self_webhook: SelfWebhook,
+    self_webhook: SelfWebhookView,
 }
 
 /// Whether this server reaches itself.
 #[derive(Serialize, ToSchema, Clone)]
-struct SelfWebhook {
+#[schema(as = SelfWebhook)]
+struct SelfWebhookView {
     /// Where it would call itself.
     url: String,
-    /// Whether something that answers like this server is there.
+    /// Whether this server, or another of its nodes, answers there.
     reachable: bool,
     /// Why not.
     error: Option<String>,
@@ -208,7 +205,7 @@ async fn shown(
     context: &Context,
     platform: &str,
     id: SourceId,
-    self_webhook: SelfWebhook,
+    self_webhook: SelfWebhookView,
 ) -> Result<IntegrationView, ApiError> {
     let live: Arc<LiveSource> =
         context.directory.source(id).await?.ok_or_else(ApiError::not_found)?;
@@ -225,7 +222,7 @@ async fn shown(
 }
 
 /// A platform without a source.
-fn absent(context: &Context, platform: &str, self_webhook: SelfWebhook) -> IntegrationView {
+fn absent(context: &Context, platform: &str, self_webhook: SelfWebhookView) -> IntegrationView {
     let provider = registry::find(platform);
     let missing = provider.and_then(|provider| provider.check_config(None, &Settings::new()).ok());
     IntegrationView {
@@ -240,29 +237,9 @@ fn absent(context: &Context, platform: &str, self_webhook: SelfWebhook) -> Integ
     }
 }
 
-/// Asks the base URL for its health, as an outside caller would.
-async fn reach_self(context: &Context) -> SelfWebhook {
-    let url = format!("{}/integrations/_process-task", context.base_url);
-    let health = format!("{}/healthz", context.base_url);
-    let error = match Target::parse(&health, &AddressPolicy::trusted()) {
-        Err(refusal) => Some(refusal.to_string()),
-        Ok(target) => {
-            let request = OutboundRequest {
-                target,
-                trust: Trust::Trusted,
-                method: Method::GET,
-                headers: HeaderMap::new(),
-                body: Bytes::new(),
-                timeout: REACH_TIMEOUT,
-                body_bytes_max: 1024,
-                keep: KeepBody::Prefix,
-            };
-            match context.client.send(request).await {
-                Ok(answer) if answer.status.is_success() => None,
-                Ok(answer) => Some(format!("it answered {}", answer.status)),
-                Err(error) => Some(error.text),
-            }
-        }
-    };
-    SelfWebhook { url, reachable: error.is_none(), error }
+/// Whether this server reaches itself, as the last look found it.
+async fn reach_self(context: &Context) -> SelfWebhookView {
+    let error = context.self_webhook.unreachable(context).await;
+    let url = context.self_webhook.url().to_owned();
+    SelfWebhookView { url, reachable: error.is_none(), error }
 }

@@ -155,7 +155,7 @@ async fn add_secrets(call: &Call, items: &[NewWork], rows: &mut [Value]) -> Resu
     for (item, row) in items.iter().zip(rows) {
         let Some(lane) = lanes.iter().find(|lane| lane.id == item.lane) else { continue };
         let own = lane.key.own_executor().map(|own| own.executor);
-        if matches!(own, Some(Executor::Http { .. })) {
+        if own.is_some_and(|executor| executor.posts()) {
             row["executor_secret"] = call.context.tokens.executor_secret(&lane.key.text()).into();
         }
     }

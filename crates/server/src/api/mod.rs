@@ -22,6 +22,7 @@ mod many;
 mod once;
 mod openapi;
 mod page;
+mod process_task;
 mod providers;
 mod replies;
 mod shapes;
@@ -59,6 +60,7 @@ fn by_platform() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(integrations::enable))
         .routes(routes!(integrations::disable))
         .routes(routes!(integrations::set_up))
+        .routes(routes!(process_task::process))
 }
 
 /// The one list: each handler carries its method, its path and its description.

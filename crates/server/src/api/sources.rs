@@ -260,7 +260,7 @@ fn make_secret(context: &Context, source: &mut Source, provider: &dyn Provider) 
 
 /// Makes the secret that requests to an http executor are signed with; shown once, where the URL is set.
 fn make_executor_secret(context: &Context, source: &mut Source) -> Option<String> {
-    let posts = matches!(source.config.executor, Some(Executor::Http { .. }));
+    let posts = source.config.executor.as_ref().is_some_and(Executor::posts);
     if !posts || source.secrets.executor.is_some() {
         return None;
     }

@@ -136,7 +136,7 @@ fn shown(tenant: &Tenant) -> TenantView {
 /// The secret of a tenant's default executor, if it is one that requests are posted to.
 fn executor_secret(call: &Call, tenant: &Tenant) -> Option<String> {
     match (&tenant.settings.default_executor, Secret::of_tenant(tenant.id)) {
-        (Some(Executor::Http { .. }), Secret::Derived(name)) => {
+        (Some(executor), Secret::Derived(name)) if executor.posts() => {
             Some(call.context.tokens.executor_secret(&name))
         }
         _ => None,

@@ -10,7 +10,7 @@ use super::call::{Call, Nothing};
 use super::describe::Keyed;
 use super::error::ApiError;
 use super::once;
-use crate::workers::{rescue, timers};
+use crate::workers::{fire, rescue, timers};
 
 /// What a sweep did.
 #[derive(Serialize, ToSchema)]
@@ -19,6 +19,8 @@ struct Swept {
     rescued: usize,
     /// How many lanes were looked at.
     lanes: usize,
+    /// For how many of them the self-webhook is fired again.
+    fired: usize,
 }
 
 /// Rescues what is stuck, now. Only for an admin key of all tenants.
@@ -32,5 +34,6 @@ pub async fn sweep(call: Call) -> Result<Response, ApiError> {
     call.body::<Nothing>()?;
     let rescued = rescue::rescue(&call.context).await?;
     let lanes = timers::resync(&call.context).await?;
-    Ok(once::json(StatusCode::OK, &Swept { rescued, lanes }))
+    let fired = fire::sweep(&call.context).await?;
+    Ok(once::json(StatusCode::OK, &Swept { rescued, lanes, fired }))
 }

@@ -34,6 +34,14 @@ pub struct Policy {
     pub weight: u32,
 }
 
+impl Policy {
+    /// How long this node may keep a run in hand: the run's own bound, and that of the request it runs in. An
+    /// agent that finishes through the API has the run's bound.
+    pub fn in_hand(&self) -> Duration {
+        self.executor.budget().map_or(self.run_timeout, |budget| budget.min(self.run_timeout))
+    }
+}
+
 /// Where the secret comes from that requests to an http executor are signed with.
 #[derive(Clone)]
 pub enum Secret {

@@ -51,8 +51,9 @@ pub(crate) async fn run(context: &Context, item: &Pushed, name: &str, job: &Valu
     };
     let group = child.id().and_then(|id| Pid::from_raw(id as i32));
     let policy = &item.2;
-    let timeout = command.timeout.unwrap_or(policy.run_timeout).min(policy.run_timeout);
-    let last_moment = Instant::now() + policy.run_timeout;
+    let in_hand = policy.in_hand();
+    let timeout = command.timeout.unwrap_or(in_hand).min(in_hand);
+    let last_moment = Instant::now() + in_hand;
     let talking = talk(context, item, &mut child, group, job);
     tokio::pin!(talking);
     let stop = tokio::select! {

@@ -22,7 +22,7 @@ use crate::queue::Pushed;
 
 /// Posts a job and reads the answer.
 pub(crate) async fn run(context: &Context, item: &Pushed, url: &str, job: &Value) -> Finished {
-    let timeout = item.2.run_timeout;
+    let timeout = item.2.in_hand();
     let request = match request(context, item, url, job, timeout) {
         Ok(request) => request,
         Err(error) => {

@@ -7,6 +7,7 @@ mod answer;
 mod exec;
 mod http;
 mod lease;
+mod places;
 mod reply;
 
 use std::sync::Arc;
@@ -23,6 +24,8 @@ use crate::queue::Pushed;
 use crate::replies;
 use crate::view;
 use crate::workers::settle::{End, settle};
+
+pub use places::{Place, Places};
 
 /// How a run came out.
 #[derive(Debug)]
@@ -61,6 +64,12 @@ impl Finished {
 
 /// Runs one item to its end, and records it.
 pub async fn run(context: &Arc<Context>, item: Pushed) {
+    context.metrics.pushed_running.inc();
+    run_to_its_end(context, item).await;
+    context.metrics.pushed_running.dec();
+}
+
+async fn run_to_its_end(context: &Arc<Context>, item: Pushed) {
     let (claimed, _, policy) = &item;
     let ticket = claimed.ticket;
     if policy.executor == Executor::Gateway {
@@ -79,10 +88,10 @@ pub async fn run(context: &Arc<Context>, item: Pushed) {
             return record(context, &item, failed).await;
         }
     };
-    let finished = match &policy.executor {
+    let finished = match policy.executor.runner() {
         Executor::Http { url } => http::run(context, &item, url, &job).await,
         Executor::Exec { name } => exec::run(context, &item, name, &job).await,
-        Executor::Pull | Executor::Gateway => Finished::HandBack,
+        Executor::Pull | Executor::Gateway | Executor::SelfWebhook { .. } => Finished::HandBack,
     };
     record(context, &item, finished).await;
 }

@@ -40,6 +40,8 @@ pub struct Metrics {
     pub effects: Family<Word, Counter>,
     /// Pushed runs under way on this node.
     pub pushed_running: Gauge,
+    /// Calls of this server to itself, by whether they got through.
+    pub fired: Family<Word, Counter>,
     /// API answers by class of status.
     pub api: Family<Word, Counter>,
     /// Live items by state, refreshed now and then.
@@ -58,6 +60,7 @@ impl Default for Metrics {
             rescued: Counter::default(),
             effects: Family::default(),
             pushed_running: Gauge::default(),
+            fired: Family::default(),
             api: Family::default(),
             live: Family::default(),
             registry: Registry::default(),
@@ -77,6 +80,7 @@ impl Default for Metrics {
             "Pushed runs under way",
             metrics.pushed_running.clone(),
         );
+        registry.register("self_webhooks", "Calls to itself", metrics.fired.clone());
         registry.register("api_answers", "API answers by status", metrics.api.clone());
         registry.register("live_work", "Live items by state", metrics.live.clone());
         Metrics { registry, ..metrics }

@@ -36,7 +36,7 @@ pub async fn listen(context: Arc<Context>, mut words: Receiver<String>) {
         }
         if !lanes.is_empty() {
             // What gets lost here is found again by the resync.
-            let _ = context.queue.hint_lanes(&lanes).await;
+            let _ = context.queue.overhear(&lanes).await;
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The loops behind the scenes, one a file. Each is safe to run on every node at once.
 
+pub mod fire;
 pub mod housekeeping;
 pub mod hub;
 pub mod push;
@@ -23,7 +24,9 @@ pub fn start(context: &Arc<Context>, tracker: &TaskTracker) {
     every(context, tracker, rescue::PERIOD, rescue::tick);
     every(context, tracker, retention::PERIOD, retention::tick);
     every(context, tracker, housekeeping::PERIOD, housekeeping::tick);
+    every(context, tracker, fire::SWEEP_PERIOD, fire::sweep_tick);
     tracker.spawn(push::run(context.clone(), tracker.clone()));
+    tracker.spawn(fire::run(context.clone(), tracker.clone()));
 }
 
 /// Runs a step again and again, with a pause between two, until the server stops.

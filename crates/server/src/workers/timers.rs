@@ -44,6 +44,6 @@ pub async fn resync(context: &Context) -> Result<usize> {
     let waiting = context.store.waiting_lanes().await?;
     let ready: Vec<LaneId> =
         waiting.into_iter().filter(|lane| lane.run_at <= now).map(|lane| lane.lane).collect();
-    context.queue.hint_lanes(&ready).await?;
+    context.queue.overhear(&ready).await?;
     Ok(ready.len())
 }

@@ -23,7 +23,8 @@ pub struct FieldFlags {
     /// A setting of the provider; NAME:=JSON for what is not text; may be repeated
     #[arg(long = "setting", value_name = "NAME=TEXT")]
     settings: Vec<Setting>,
-    /// How its jobs run: pull, exec:NAME or http:URL
+    /// How its jobs run: pull, exec:NAME or http:URL; self:exec:NAME or self:URL within a request of the server
+    /// to itself
     #[arg(long, value_parser = flags::executor)]
     executor: Option<Executor>,
     /// Which event types make a job (issues.*); may be repeated

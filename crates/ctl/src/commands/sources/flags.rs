@@ -5,7 +5,7 @@ use std::str::FromStr;
 use serde_json::Value;
 use wakepost_client::Executor;
 
-/// `pull`, `exec:NAME` or `http:URL`. A URL may also stand alone.
+/// `pull`, `exec:NAME` or `http:URL`, and one of the last two behind `self:`. A URL may also stand alone.
 pub fn executor(text: &str) -> Result<Executor, String> {
     let url = |url: &str| Executor::Http { url: url.to_owned() };
     match text.split_once(':') {
@@ -15,7 +15,10 @@ pub fn executor(text: &str) -> Result<Executor, String> {
         Some(("http", rest)) if rest.starts_with("http://") || rest.starts_with("https://") => {
             Ok(url(rest))
         }
-        _ => Err("write pull, exec:NAME or http:URL".to_owned()),
+        Some(("self", rest)) if rest != "pull" && !rest.starts_with("self:") => {
+            Ok(Executor::SelfWebhook { run: Box::new(executor(rest)?), budget_s: None })
+        }
+        _ => Err("write pull, exec:NAME or http:URL, or self:exec:NAME or self:URL".to_owned()),
     }
 }
 
@@ -60,8 +63,12 @@ mod tests {
         assert_eq!(executor("http:http://a"), Ok(http("http://a")));
         assert_eq!(executor("https://a/b"), Ok(http("https://a/b")));
         let exec = Executor::Exec { name: "agent".to_owned() };
-        assert_eq!(executor("exec:agent"), Ok(exec));
-        for wrong in ["", "exec", "exec:", "http:", "http:a", "shell:x"] {
+        assert_eq!(executor("exec:agent"), Ok(exec.clone()));
+        let own = |run| Executor::SelfWebhook { run: Box::new(run), budget_s: None };
+        assert_eq!(executor("self:exec:agent"), Ok(own(exec)));
+        assert_eq!(executor("self:https://a/b"), Ok(own(http("https://a/b"))));
+        let more = ["self:", "self:pull", "self:self:https://a"];
+        for wrong in ["", "exec", "exec:", "http:", "http:a", "shell:x"].into_iter().chain(more) {
             assert!(executor(wrong).is_err(), "{wrong}");
         }
     }

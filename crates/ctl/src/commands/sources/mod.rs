@@ -69,6 +69,9 @@ impl Sources {
 /// An executor, as the flag that makes it.
 fn executor_words(executor: &Value) -> String {
     let field = |name: &str| executor.get(name).and_then(Value::as_str);
+    if let Some(run) = executor.get("run") {
+        return format!("self:{}", executor_words(run));
+    }
     match (field("kind"), field("name").or_else(|| field("url"))) {
         (Some(kind), Some(what)) => format!("{kind}:{what}"),
         (Some(kind), None) => kind.to_owned(),

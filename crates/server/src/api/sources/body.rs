@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
-use wakepost_domain::executor::Executor;
+use wakepost_domain::executor::{BUDGET_S_MAX, Executor};
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN, RUN_TIMEOUT_MAX};
 use wakepost_domain::limits;
 use wakepost_domain::source::{Source, SourceConfig};
@@ -260,6 +260,14 @@ pub fn check_executor(
             format!("{field}.name"),
             format!("there is no [exec.{name}] in wakepost.toml on this node"),
         )),
+        Executor::SelfWebhook { run, budget_s } => {
+            range(&format!("{field}.budget_s"), *budget_s, 1, BUDGET_S_MAX)?;
+            let runs = matches!(**run, Executor::Http { .. } | Executor::Exec { .. });
+            if !runs {
+                return Err(ApiError::field(format!("{field}.run.kind"), "must be http or exec"));
+            }
+            check_executor(&format!("{field}.run"), run, config, all_tenants)
+        }
         Executor::Http { url } => {
             let policy =
                 if all_tenants { AddressPolicy::trusted() } else { config.addresses.clone() };

@@ -2,6 +2,9 @@
 
 use http::HeaderMap;
 use serde_json::{Value, json};
+use wakepost_domain::work::WorkKind;
+use wakepost_domain::{TenantId, Timestamp, Ulid, WorkId};
+use wakepost_store::moves::Item;
 
 use super::world::{World, operations};
 
@@ -14,6 +17,7 @@ async fn every_call_is_answered_as_described() {
     shaking_hands(&mut world).await;
     integrating(&mut world).await;
     answering(&mut world).await;
+    calling_itself(&mut world).await;
     working(&mut world).await;
     doubting(&mut world).await;
     giving_up(&mut world).await;
@@ -62,6 +66,10 @@ async fn sources(world: &mut World) {
     let changed = world.call("PATCH", &path, changes, 200).await;
     assert_eq!((&changed["filter"], &changed["lease_s"]), (&json!([]), &Value::Null));
     assert_eq!(world.get(&path).await, changed);
+    let own = json!({"kind": "self_webhook", "run": {"kind": "http", "url": "https://agent.example/run"},
+        "budget_s": 60});
+    let changed = world.call("PATCH", &path, json!({"executor": own}), 200).await;
+    assert_eq!(changed["executor"], own);
     world.post(&format!("{path}/rotate"), json!({"secret": "another-secret"}), 200).await;
     let off = world.post(&format!("{path}/disable"), Value::Null, 200).await;
     assert_eq!(off["status"], "disabled");
@@ -168,6 +176,29 @@ async fn answering(world: &mut World) {
     let id = reply["id"].as_str().unwrap();
     assert_eq!(world.get(&format!("/jobs/{id}")).await["parent_id"], job);
     world.post(&format!("/jobs/{id}/cancel"), json!({"note": "not now"}), 200).await;
+}
+
+async fn calling_itself(world: &mut World) {
+    let job = world.post("/jobs", json!({"kind": "own", "input": 1}), 201).await;
+    let job = job["id"].as_str().unwrap();
+    let call = async |world: &mut World, work: WorkId, life_s: i64, id: &str, status| {
+        let item = Item { tenant: TenantId::DEFAULT, work };
+        let until = Timestamp::from_millis(world.context.now().as_millis() + life_s * 1000);
+        let token = world.context.tokens.task(item, until);
+        world.with_key(Some(&token));
+        let task = Some(json!({"task_id": id}));
+        let path = "/integrations/_process-task";
+        let answer = world.call_with("POST", path, HeaderMap::new(), task, status).await;
+        world.as_admin();
+        answer.json()
+    };
+    let work = WorkId::parse(job, WorkKind::Job).unwrap();
+    let answer = call(world, work, 60, job, 200).await;
+    assert_eq!(answer, json!({"id": job, "status": "pending", "ran": false}), "workers pull it");
+    call(world, work, -1, job, 401).await;
+    let gone = WorkId(Ulid::MAX);
+    call(world, gone, 60, &gone.text(WorkKind::Job), 404).await;
+    call(world, gone, 60, job, 401).await;
 }
 
 async fn working(world: &mut World) {

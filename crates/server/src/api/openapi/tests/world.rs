@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
@@ -16,6 +17,7 @@ use tower::ServiceExt;
 use super::{described, fits};
 use crate::app::App;
 use crate::config::{Flags, load};
+use crate::context::Context;
 use crate::edge;
 
 const ADMIN: &str = "an-admin-key-of-more-than-32-characters";
@@ -54,6 +56,7 @@ impl Answer {
 
 /// The server, and what was asked of it.
 pub struct World {
+    pub context: Arc<Context>,
     router: Router,
     api: Value,
     key: Option<String>,
@@ -73,9 +76,9 @@ impl World {
         let flags = Flags { file: None, values };
         let app = App::start(load(&flags, &|_| None).unwrap()).await.unwrap();
         let context = app.context.clone();
-        let router = edge::router(context.clone()).merge(crate::api::router(context));
+        let router = edge::router(context.clone()).merge(crate::api::router(context.clone()));
         let key = Some(ADMIN.to_owned());
-        World { router, api: described(), key, done: BTreeSet::new(), _data: data }
+        World { context, router, api: described(), key, done: BTreeSet::new(), _data: data }
     }
 
     /// Uses another key, or none.

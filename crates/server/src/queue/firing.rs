@@ -1,0 +1,139 @@
+//! Lanes whose items are claimed by requests of this server to itself: what to send such a request for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use wakepost_domain::executor::Executor;
+use wakepost_domain::fair::Take;
+use wakepost_domain::lane::{Lane, LaneId};
+use wakepost_store::Result;
+use wakepost_store::moves::Item;
+
+use super::{Pushed, Queue, Way, claim_lane};
+use crate::directory::Policy;
+use crate::self_webhook::SelfWebhook;
+
+/// An item that a request of this server to itself shall claim.
+#[derive(Debug)]
+pub struct Fire {
+    /// Which.
+    pub item: Item,
+    /// Its lane.
+    pub lane: Arc<Lane>,
+    /// The lane's turn.
+    pub turn: Take,
+    /// How it runs.
+    pub executor: Executor,
+}
+
+impl Queue {
+    /// Lanes have work that should have been fired for, and claimed. Says how many of them are fired for.
+    pub async fn fire_again(&self, ids: &[LaneId]) -> Result<usize> {
+        let mut count = 0;
+        for lane in self.directory.lanes(ids).await? {
+            count += usize::from(self.hint_if(&lane, 1, |way| way == Way::Fired).await);
+        }
+        Ok(count)
+    }
+
+    /// What to fire for now, in fair turns. What is under way already is left out.
+    pub async fn to_fire(&self, max: u32, own: &SelfWebhook) -> Result<Vec<Fire>> {
+        let places = |executor: &Executor| own.free_for(executor);
+        let plan = self.rings.lock().plan(Way::Fired, max, &places);
+        let ids: Vec<LaneId> = plan.iter().map(|take| take.lane).collect();
+        let mut fires = Vec::new();
+        for lane in self.directory.lanes(&ids).await? {
+            let Some(take) = plan.iter().find(|take| take.lane == lane.id) else { continue };
+            match self.fires_of(&lane, take, own).await {
+                Ok(more) => fires.extend(more),
+                Err(error) if fires.is_empty() => return Err(error),
+                Err(error) => {
+                    // The lanes before this one had their turn: what they gave must be fired for.
+                    tracing::warn!(%error, "a lane could not be looked at");
+                    break;
+                }
+            }
+        }
+        Ok(fires)
+    }
+
+    async fn fires_of(
+        &self,
+        lane: &Arc<Lane>,
+        take: &Take,
+        own: &SelfWebhook,
+    ) -> Result<Vec<Fire>> {
+        let policy = self.directory.policy(lane).await?;
+        // The source's executor changed since the hint: the lane belongs to another ring now.
+        if Way::of(&policy.executor) != Way::Fired {
+            self.rings.lock().fired.remove(lane.id);
+            self.hint_here(lane, 1).await;
+            return Ok(Vec::new());
+        }
+        let items = self.ready_to_fire(take, &policy, own).await?;
+        let executor = policy.executor.clone();
+        let known = HashMap::from([(lane.id, (lane.clone(), policy))]);
+        let counts = HashMap::from([(lane.id, items.len() as u32)]);
+        self.report(Way::Fired, &[*take], &counts, &known);
+        let fire =
+            |item| Fire { item, lane: lane.clone(), turn: *take, executor: executor.clone() };
+        Ok(items.into_iter().map(fire).collect())
+    }
+
+    /// As many items of a lane as may be fired for: no more than the tightest bound lets run.
+    async fn ready_to_fire(
+        &self,
+        take: &Take,
+        policy: &Policy,
+        own: &SelfWebhook,
+    ) -> Result<Vec<Item>> {
+        let under_way = own.under_way_in(take.lane);
+        let bound = policy.caps.iter().map(|cap| cap.limit).min();
+        let room = bound.map_or(take.count, |cap| take.count.min(cap.saturating_sub(under_way)));
+        if room == 0 {
+            return Ok(Vec::new());
+        }
+        let mut items = self.store.ready(take.lane, room.saturating_add(under_way)).await?;
+        items.retain(|item| !own.is_under_way(item));
+        items.truncate(room as usize);
+        Ok(items)
+    }
+
+    /// A call came to nothing, since the job could not be claimed: its lane waits for a hint. Whoever could not
+    /// claim it hears of a free place.
+    pub fn fired_in_vain(&self, fire: &Fire) {
+        self.rings.lock().fired.report(fire.turn, 0);
+    }
+
+    /// Waits until there may be something to fire for.
+    pub async fn fired_ready(&self) {
+        self.fired.notified().await;
+    }
+
+    /// Says that a call of this server to itself has ended. A lane that had to wait for that may go on.
+    pub fn fire_ended(&self, fire: &Fire) {
+        let mut rings = self.rings.lock();
+        let parked = rings.parked.get_mut(&fire.item.tenant);
+        if parked.is_some_and(|lanes| lanes.remove(&fire.lane.id)) {
+            rings.fired.hint(&fire.lane);
+        }
+        self.fired.notify_one();
+    }
+
+    /// Claims one item that was fired for; `None` if it is not ready, or another has it.
+    pub async fn claim_one(
+        &self,
+        worker: String,
+        item: Item,
+        lane: Arc<Lane>,
+        policy: Policy,
+    ) -> Result<Option<Pushed>> {
+        // Parked before it is tried: a place that gets free right after a refusal must not be missed.
+        if !policy.caps.is_empty() {
+            self.rings.lock().parked.entry(lane.key.tenant).or_default().insert(lane.id);
+        }
+        let asked = claim_lane(&lane, &policy, 1, None);
+        let claimed = self.store.claim_one(worker, item, asked).await?;
+        Ok(claimed.map(|claimed| (claimed, lane, policy)))
+    }
+}
