@@ -17,12 +17,14 @@ pub enum Route {
     Ignored = 1,
     /// Nothing: it could not be understood.
     Unmapped = 2,
+    /// An earlier event's job, which it joined.
+    Joined = 3,
 }
 
 impl Route {
     /// From storage.
     pub fn from_code(code: i16) -> Option<Route> {
-        [Route::Job, Route::Ignored, Route::Unmapped]
+        [Route::Job, Route::Ignored, Route::Unmapped, Route::Joined]
             .into_iter()
             .find(|route| *route as i16 == code)
     }
@@ -47,6 +49,8 @@ pub struct Event {
     pub verified: bool,
     /// What it is about: `provider:kind:id`.
     pub subject: Option<String>,
+    /// The conversation it belongs to, cut to what can be searched.
+    pub thread: Option<String>,
     /// When it happened, by the provider's word.
     pub occurred_at: Option<Timestamp>,
     /// When it arrived.
@@ -100,7 +104,7 @@ pub fn status(route: Route, work: impl IntoIterator<Item = State>) -> &'static s
         (None, Route::Unmapped) => "unmapped",
         (None, Route::Ignored) => "ignored",
         // The work's history is kept for less long than the event.
-        (None, Route::Job) => State::Succeeded.as_str(),
+        (None, Route::Job | Route::Joined) => State::Succeeded.as_str(),
     }
 }
 

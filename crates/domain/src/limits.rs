@@ -10,6 +10,10 @@ pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 pub const BODY_BYTES_CEILING: usize = 64 * 1024 * 1024;
 /// How many events one inbound body may hold.
 pub const EVENTS_PER_BODY_MAX: usize = 1000;
+/// How many events may join a job; the next one makes a job of its own.
+pub const EVENTS_JOINED_MAX: i32 = 100;
+/// How much of a thread's id is kept to search by.
+pub const THREAD_BYTES_MAX: usize = 1000;
 /// How many fields a form may have.
 pub const FORM_FIELDS_MAX: usize = 1000;
 /// The largest checkpoint.

@@ -220,6 +220,7 @@ mod tests {
             route: Route::Job,
             verified: true,
             subject: None,
+            thread: None,
             occurred_at: None,
             received_at: Timestamp::from_secs(1000),
             payload_hash: [7; 32],

@@ -21,6 +21,8 @@ pub enum RunOutcome {
     Held = 4,
     /// It was told to stop.
     Cancelled = 5,
+    /// A new message of its thread ended it.
+    Interrupted = 6,
 }
 
 impl RunOutcome {
@@ -33,6 +35,7 @@ impl RunOutcome {
             RunOutcome::HandedBack,
             RunOutcome::Held,
             RunOutcome::Cancelled,
+            RunOutcome::Interrupted,
         ]
         .into_iter()
         .find(|outcome| *outcome as i16 == code)

@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 
 use crate::executor::Executor;
 use crate::id::SourceId;
+use crate::sequence::ORDER_WAIT;
 use crate::tenant::TenantId;
+use crate::thread::{QUIET, QUIET_CAP, Quiet, ThreadPolicy};
 use crate::time::Timestamp;
 use crate::work::Priority;
 
@@ -64,6 +66,18 @@ pub struct SourceConfig {
     pub dedup_key: Option<String>,
     /// Where the payload holds what events are put in order by.
     pub order_by: Option<String>,
+    /// Where it holds the number of an event among those of its order value.
+    pub sequence_by: Option<String>,
+    /// How long an event waits for one with a lower number.
+    pub order_wait_s: Option<u64>,
+    /// Where it holds what makes a newer event supersede a queued older one.
+    pub coalesce_by: Option<String>,
+    /// What a message does while its thread is busy. `None`: the provider's usual.
+    pub thread_policy: Option<ThreadPolicy>,
+    /// How long a thread must be quiet before its job runs.
+    pub quiet_ms: Option<u64>,
+    /// How long a job waits for quiet at most.
+    pub quiet_cap_ms: Option<u64>,
     /// Which event types make a job; empty: all.
     pub filter: Vec<String>,
     /// Which queue its jobs wait in. `None`: the provider's usual.
@@ -105,6 +119,12 @@ impl Default for SourceConfig {
             dedup_body: None,
             dedup_key: None,
             order_by: None,
+            sequence_by: None,
+            order_wait_s: None,
+            coalesce_by: None,
+            thread_policy: None,
+            quiet_ms: None,
+            quiet_cap_ms: None,
             filter: Vec::new(),
             priority: None,
             executor: None,
@@ -126,6 +146,18 @@ impl SourceConfig {
     /// How long a dedup key of this source blocks a second job.
     pub fn dedup_window(&self) -> Duration {
         self.dedup_window_s.map_or(DEDUP_WINDOW, Duration::from_secs)
+    }
+
+    /// How long an event waits for one with a lower number.
+    pub fn order_wait(&self) -> Duration {
+        self.order_wait_s.map_or(ORDER_WAIT, Duration::from_secs)
+    }
+
+    /// How long a job waits for its thread to be quiet.
+    pub fn quiet(&self) -> Quiet {
+        let for_ = self.quiet_ms.map_or(QUIET, Duration::from_millis);
+        let cap = self.quiet_cap_ms.map_or(QUIET_CAP, Duration::from_millis);
+        Quiet { for_, cap: cap.max(for_) }
     }
 
     /// Whether an event of this type makes a job.

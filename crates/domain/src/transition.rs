@@ -39,10 +39,8 @@ pub struct InvalidMove {
 pub fn next(from: State, mv: Move) -> Result<State, InvalidMove> {
     let to = match mv {
         Move::Claim if from.is_claimable() => Some(State::Running),
-        // `Pending` is a hand-back; every other state but `Scheduled` and `Running` is an outcome.
-        Move::Settle(to) if from == State::Running => {
-            Some(to).filter(|to| !matches!(to, State::Scheduled | State::Running))
-        }
+        // `Pending` is a hand-back, `Scheduled` an interruption; every other state but `Running` is an outcome.
+        Move::Settle(to) if from == State::Running => Some(to).filter(|to| *to != State::Running),
         Move::Cancel if !from.is_terminal() && from != State::Running => Some(State::Cancelled),
         Move::Release if from == State::Held => Some(State::Pending),
         Move::Decide { approved } if from == State::AwaitingApproval => {
@@ -73,6 +71,11 @@ pub enum Ending {
     Held(HeldReason),
     /// The worker stopped because it was asked to, or was stopped for not doing so.
     Cancelled,
+    /// A new message of its thread takes the work back, to be done with the message.
+    Interrupted {
+        /// How long until it may run again.
+        quiet: Duration,
+    },
 }
 
 /// What the end of a run leads to.
@@ -126,6 +129,14 @@ pub fn settle(
             Settlement { give_back: true, held: Some(reason), ..at(State::Held, RunOutcome::Held) }
         }
         Ending::Cancelled => at(State::Cancelled, RunOutcome::Cancelled),
+        Ending::Interrupted { quiet } => Settlement {
+            delay: quiet.min(crate::backoff::DELAY_MAX),
+            give_back: true,
+            ..at(
+                if quiet.is_zero() { State::Pending } else { State::Scheduled },
+                RunOutcome::Interrupted,
+            )
+        },
     }
 }
 
@@ -159,6 +170,7 @@ mod tests {
             Just(Ending::HandedBack),
             Just(Ending::Held(HeldReason::InDoubt)),
             Just(Ending::Cancelled),
+            any::<Duration>().prop_map(|quiet| Ending::Interrupted { quiet }),
         ]
     }
 

@@ -107,6 +107,7 @@ fn event(lane: LaneId, at: Timestamp, keys: &[&str]) -> NewEvent {
         route: Route::Job,
         verified: true,
         subject: None,
+        thread: None,
         occurred_at: None,
         received_at: at,
         payload_hash: [0; 32],
@@ -123,7 +124,7 @@ fn event(lane: LaneId, at: Timestamp, keys: &[&str]) -> NewEvent {
             .collect(),
         dedup_until: at.after(DAY),
         content: Some(Sealed::from_stored(event.id.to_string().into_bytes())),
-        job: Some(NewJob { lane, max_attempts: 1, order: None }),
+        job: Some(NewJob { lane, max_attempts: 1, order: None, thread: None, coalesce: None }),
         receipt: NewReceipt {
             id: ReceiptId(id(at)),
             tenant: TenantId::DEFAULT,
@@ -411,7 +412,10 @@ async fn an_event_that_loses_the_race_for_its_second_key_leaves_nothing() {
             |event| format!("SELECT count(*) FROM dedup_keys WHERE event_id = '{}'", uuid(event));
         let accepted = accepting.await.unwrap();
         if commits {
-            assert_eq!(accepted, Accepted::Duplicate { of: rival, has_job: true });
+            assert_eq!(
+                accepted,
+                Accepted::Duplicate { of: rival, job: Some(WorkId::first_of(rival)) }
+            );
             assert_eq!(count(&raw, &of(own.to_bytes())).await, 0);
             assert_eq!(store.event(TenantId::DEFAULT, own).await.unwrap(), None);
         } else {
@@ -526,7 +530,10 @@ async fn some_jobs(store: &Postgres, lane: LaneId, count: u32, name: &str) {
             NewEvent { event, receipt, ..new.clone() }
         });
         for (answer, of) in store.accept(again.collect()).await.into_iter().zip(&ids) {
-            assert_eq!(answer.unwrap(), Accepted::Duplicate { of: *of, has_job: true });
+            assert_eq!(
+                answer.unwrap(),
+                Accepted::Duplicate { of: *of, job: Some(WorkId::first_of(*of)) }
+            );
         }
     }
     looks(store).await;

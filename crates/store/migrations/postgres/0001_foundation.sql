@@ -88,7 +88,7 @@ CREATE TABLE events (
   source uuid NOT NULL,
   type text NOT NULL,
   dedup_key text NOT NULL,
-  route smallint NOT NULL,           -- 0 job, 1 ignored, 2 unmapped
+  route smallint NOT NULL,           -- 0 job, 1 ignored, 2 unmapped, 3 joined
   verified boolean NOT NULL,
   subject text,
   occurred_at bigint,
@@ -99,9 +99,11 @@ CREATE TABLE events (
   body_id uuid,                      -- where the body is, if the request told of several events
   part smallint,                     -- and which of them this is
   signature bigint,                  -- its hash, where it covers a time
+  thread text,                       -- the conversation it belongs to
   PRIMARY KEY (tenant, id)
 ) PARTITION BY RANGE (id);
 CREATE TABLE events_rest PARTITION OF events DEFAULT;
+CREATE INDEX events_by_thread ON events (tenant, thread, id) WHERE thread IS NOT NULL;
 
 CREATE TABLE bodies (
   id uuid PRIMARY KEY,
@@ -163,6 +165,9 @@ CREATE TABLE work (
   run_deadline bigint,
   cancel_at bigint,                  -- when a stop was asked for
   caps text,                         -- the counters this running item holds, separated by spaces
+  place bigint NOT NULL DEFAULT 9223372036854775807, -- its number within its order key; the largest: none
+  coalesce_key uuid,                 -- hash: a newer one supersedes it while it waits
+  gathers_until bigint,              -- how long messages that join it may put it off
   PRIMARY KEY (tenant, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
         autovacuum_vacuum_cost_delay = 0);
@@ -170,7 +175,8 @@ CREATE INDEX work_ready ON work (lane, run_at, id) WHERE state <= 2 AND NOT behi
 CREATE INDEX work_timers ON work (run_at, lane) WHERE state IN (1, 2) AND NOT behind;
 -- Of each order key one item is not behind another. Only that one can be claimed.
 CREATE UNIQUE INDEX work_head ON work (order_key) WHERE order_key IS NOT NULL AND NOT behind;
-CREATE INDEX work_behind ON work (order_key, id) WHERE behind;
+CREATE INDEX work_behind ON work (order_key, place, id) WHERE behind;
+CREATE INDEX work_coalescing ON work (coalesce_key) WHERE coalesce_key IS NOT NULL;
 CREATE INDEX work_running ON work (lease_expires_at) WHERE state = 5;
 CREATE INDEX work_stopping ON work (cancel_at) WHERE cancel_at IS NOT NULL;
 -- Only items after an event's first, and only replays: the usual item is in neither.
@@ -204,6 +210,32 @@ CREATE TABLE work_done_rest PARTITION OF work_done DEFAULT;
 CREATE INDEX work_done_again ON work_done (event_id) WHERE event_id <> id;
 CREATE INDEX work_done_shared ON work_done (scope) WHERE scope <> id;
 CREATE INDEX work_done_dead ON work_done (tenant, id) WHERE state = 8;
+
+-- The events of an item after its first, in the order they joined it. A replay has them too.
+CREATE TABLE joined (
+  work_id uuid NOT NULL,
+  place int NOT NULL,
+  tenant int NOT NULL,
+  event_id uuid NOT NULL,
+  PRIMARY KEY (work_id, place)
+);
+CREATE INDEX joined_by_event ON joined (event_id, work_id);
+
+-- Threads that the agent takes part in. The key is a hash over tenant, source and thread.
+CREATE TABLE threads (
+  key uuid PRIMARY KEY,
+  tenant int NOT NULL,
+  expires_at bigint NOT NULL
+);
+
+-- The numbers of order keys whose events are numbered.
+CREATE TABLE sequences (
+  key uuid PRIMARY KEY,
+  tenant int NOT NULL,
+  next bigint NOT NULL,
+  begun bigint,
+  expires_at bigint NOT NULL
+);
 
 -- Runs that ended, but for those that succeeded: work_done tells of them, and saves their row.
 CREATE TABLE attempts (

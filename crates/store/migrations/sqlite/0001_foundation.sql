@@ -74,7 +74,7 @@ CREATE TABLE events (
   source BLOB NOT NULL,
   type TEXT NOT NULL,
   dedup_key TEXT NOT NULL,
-  route INTEGER NOT NULL,            -- 0 job, 1 ignored, 2 unmapped
+  route INTEGER NOT NULL,            -- 0 job, 1 ignored, 2 unmapped, 3 joined
   verified INTEGER NOT NULL,
   subject TEXT,
   occurred_at INTEGER,
@@ -85,8 +85,10 @@ CREATE TABLE events (
   body_id BLOB,                      -- where the body is, if the request told of several events
   part INTEGER,                      -- and which of them this is
   signature INTEGER,                 -- its hash, where it covers a time
+  thread TEXT,                       -- the conversation it belongs to
   PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX events_by_thread ON events (tenant, thread, id) WHERE thread IS NOT NULL;
 
 -- Apart from events: kept for less long. An ordinary table, since rows are large and arrive in order.
 CREATE TABLE bodies (
@@ -145,13 +147,17 @@ CREATE TABLE work (
   run_deadline INTEGER,
   cancel_at INTEGER,                 -- when a stop was asked for
   caps TEXT,                         -- the counters this running item holds, separated by spaces
+  place INTEGER NOT NULL DEFAULT 9223372036854775807, -- its number within its order key; the largest: none
+  coalesce_key BLOB,                 -- hash: a newer one supersedes it while it waits
+  gathers_until INTEGER,             -- how long messages that join it may put it off
   PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX work_ready ON work (lane, run_at, id) WHERE state <= 2 AND behind = 0;
 CREATE INDEX work_timers ON work (run_at, lane) WHERE state IN (1, 2) AND behind = 0;
 -- Of each order key one item is not behind another. Only that one can be claimed.
 CREATE UNIQUE INDEX work_head ON work (order_key) WHERE order_key IS NOT NULL AND behind = 0;
-CREATE INDEX work_behind ON work (order_key, id) WHERE behind = 1;
+CREATE INDEX work_behind ON work (order_key, place, id) WHERE behind = 1;
+CREATE INDEX work_coalescing ON work (coalesce_key) WHERE coalesce_key IS NOT NULL;
 CREATE INDEX work_running ON work (lease_expires_at) WHERE state = 5;
 CREATE INDEX work_stopping ON work (cancel_at) WHERE cancel_at IS NOT NULL;
 -- Only items after an event's first, and only replays: the usual item is in neither.
@@ -184,6 +190,32 @@ CREATE TABLE work_done (
 CREATE INDEX work_done_again ON work_done (event_id) WHERE event_id <> id;
 CREATE INDEX work_done_shared ON work_done (scope) WHERE scope <> id;
 CREATE INDEX work_done_dead ON work_done (tenant, id) WHERE state = 8;
+
+-- The events of an item after its first, in the order they joined it. A replay has them too.
+CREATE TABLE joined (
+  work_id BLOB NOT NULL,
+  place INTEGER NOT NULL,
+  tenant INTEGER NOT NULL,
+  event_id BLOB NOT NULL,
+  PRIMARY KEY (work_id, place)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX joined_by_event ON joined (event_id, work_id);
+
+-- Threads that the agent takes part in. The key is a hash over tenant, source and thread.
+CREATE TABLE threads (
+  key BLOB PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The numbers of order keys whose events are numbered.
+CREATE TABLE sequences (
+  key BLOB PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  next INTEGER NOT NULL,
+  begun INTEGER,
+  expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 
 -- Runs that ended, but for those that succeeded: work_done tells of them, and saves their row.
 CREATE TABLE attempts (

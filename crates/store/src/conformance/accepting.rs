@@ -88,8 +88,9 @@ pub async fn answers_come_in_the_order_of_the_batch(harness: &impl Harness) {
         .map(|key| world.event(&inbox).with_key(key).build())
         .into();
     let answers = world.store.accept(batch).await;
-    let of_known = Accepted::Duplicate { of: known.event.id, has_job: true };
-    let of_quiet = Accepted::Duplicate { of: quiet.event.id, has_job: false };
+    let of_known =
+        Accepted::Duplicate { of: known.event.id, job: Some(WorkId::first_of(known.event.id)) };
+    let of_quiet = Accepted::Duplicate { of: quiet.event.id, job: None };
     let expected = [Accepted::New, of_known, Accepted::New, of_quiet, of_known, Accepted::New];
     let answers: Vec<Accepted> = answers.into_iter().map(Result::unwrap).collect();
     assert_eq!(answers, expected);
@@ -148,7 +149,10 @@ pub async fn of_a_repeated_request_only_what_is_new_is_stored(harness: &impl Har
     let first = vec![part(body, "a", 0), part(body, "b", 1)];
     world.store.accept_together(shared(&inbox, body), first.clone()).await.unwrap();
 
-    let of = |new: &NewEvent| Accepted::Duplicate { of: new.event.id, has_job: true };
+    let of = |new: &NewEvent| Accepted::Duplicate {
+        of: new.event.id,
+        job: Some(WorkId::first_of(new.event.id)),
+    };
     let again = EventId(world.id());
     let repeat = vec![part(again, "a", 0), part(again, "b", 1)];
     let answers = world.store.accept_together(shared(&inbox, again), repeat).await.unwrap();

@@ -43,7 +43,8 @@ pub async fn a_repeat_is_a_duplicate_of_the_first(harness: &impl Harness) {
     again.retry = Some("2".to_owned());
     again.our_fault = Some(OurFault::Slow);
     world.accept(first.clone()).await;
-    let of_first = Accepted::Duplicate { of: first.event.id, has_job: true };
+    let of_first =
+        Accepted::Duplicate { of: first.event.id, job: Some(WorkId::first_of(first.event.id)) };
     assert_eq!(world.accept(again.clone()).await, of_first);
     assert_eq!(world.stored(inbox.tenant, first.event.id).await.duplicates, 1);
     assert_eq!(world.store.event(inbox.tenant, again.event.id).await.unwrap(), None);
@@ -74,7 +75,7 @@ pub async fn a_repeat_of_an_event_without_a_job_says_so(harness: &impl Harness) 
     let first = world.event(&inbox).with_key("a").unmapped().build();
     world.accept(first.clone()).await;
     let again = world.accept(world.event(&inbox).with_key("a")).await;
-    assert_eq!(again, Accepted::Duplicate { of: first.event.id, has_job: false });
+    assert_eq!(again, Accepted::Duplicate { of: first.event.id, job: None });
 }
 
 /// A caller that never learned of the commit tries the very same event again.
@@ -97,7 +98,7 @@ pub async fn of_two_hundred_copies_at_once_one_is_new(harness: &impl Harness) {
     let answers = accept_at_once(&world, copies).await;
     let new = new_ones(&answers);
     assert_eq!(new.len(), 1);
-    let of_first = Accepted::Duplicate { of: new[0], has_job: true };
+    let of_first = Accepted::Duplicate { of: new[0], job: Some(WorkId::first_of(new[0])) };
     assert_eq!(answers.iter().filter(|(_, answer)| *answer == of_first).count(), 199);
     let events = world.store.events(inbox.tenant, Default::default(), ALL).await.unwrap();
     assert_eq!(events.len(), 1);
@@ -115,7 +116,10 @@ pub async fn copies_in_one_batch_are_duplicates_of_its_first(harness: &impl Harn
     let ids: Vec<EventId> = batch.iter().map(|new| new.event.id).collect();
     let answers: Vec<Accepted> =
         world.store.accept(batch).await.into_iter().map(Result::unwrap).collect();
-    let of = |index: usize| Accepted::Duplicate { of: ids[index], has_job: true };
+    let of = |index: usize| Accepted::Duplicate {
+        of: ids[index],
+        job: Some(WorkId::first_of(ids[index])),
+    };
     assert_eq!(answers, [Accepted::New, Accepted::New, of(0), of(0), of(1)]);
     assert_eq!(world.stored(inbox.tenant, ids[0]).await.duplicates, 2);
     assert_eq!(world.stored(inbox.tenant, ids[1]).await.duplicates, 1);
@@ -177,12 +181,18 @@ pub async fn a_key_blocks_for_its_whole_window_and_no_longer(harness: &impl Harn
     world.accept(first.clone()).await;
     world.advance_s(900).await;
     let again = world.accept(world.event(&inbox).with_key("a")).await;
-    assert_eq!(again, Accepted::Duplicate { of: first.event.id, has_job: true });
+    assert_eq!(
+        again,
+        Accepted::Duplicate { of: first.event.id, job: Some(WorkId::first_of(first.event.id)) }
+    );
     world.advance_s(101).await;
     let next = world.event(&inbox).with_key("a").build();
     assert_eq!(world.accept(next.clone()).await, Accepted::New);
     let again = world.accept(world.event(&inbox).with_key("a")).await;
-    assert_eq!(again, Accepted::Duplicate { of: next.event.id, has_job: true });
+    assert_eq!(
+        again,
+        Accepted::Duplicate { of: next.event.id, job: Some(WorkId::first_of(next.event.id)) }
+    );
     assert_eq!(world.stored(inbox.tenant, first.event.id).await.duplicates, 1);
 }
 
@@ -198,7 +208,7 @@ pub async fn an_expired_key_is_taken_over_by_exactly_one_of_many(harness: &impl 
     let answers = accept_at_once(&world, copies).await;
     let new = new_ones(&answers);
     assert_eq!(new.len(), 1);
-    let of_new = Accepted::Duplicate { of: new[0], has_job: true };
+    let of_new = Accepted::Duplicate { of: new[0], job: Some(WorkId::first_of(new[0])) };
     assert_eq!(answers.iter().filter(|(_, answer)| *answer == of_new).count(), 59);
     assert_eq!(world.stored(inbox.tenant, first.event.id).await.duplicates, 0);
 }

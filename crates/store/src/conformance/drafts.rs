@@ -9,15 +9,16 @@ use wakepost_domain::event::{Event, Part, Route};
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::receipt::Verdict;
+use wakepost_domain::thread::{Quiet, ThreadPolicy};
 use wakepost_domain::transition::{self, Ending};
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{AuditId, EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId};
 
 use super::world::sealed;
 use crate::moves::{
-    AuditEntry, Begin, Cap, CapScope, ClaimLane, ClaimRequest, Claimed, DedupKey, Evidence, Guard,
-    Idempotency, NewEvent, NewJob, NewOrder, NewReceipt, NewWork, OrderKey, Settle, Store,
-    WorkMeta,
+    AuditEntry, Begin, Cap, CapScope, ClaimLane, ClaimRequest, Claimed, CoalesceKey, DedupKey,
+    Evidence, Guard, Idempotency, NewEvent, NewJob, NewOrder, NewReceipt, NewSequence, NewThread,
+    NewWork, OrderKey, Settle, Store, WorkMeta,
 };
 use crate::vault::Sealed;
 
@@ -54,6 +55,8 @@ pub struct EventDraft {
     new: NewEvent,
     lane: LaneId,
     order: Option<NewOrder>,
+    thread: Option<NewThread>,
+    coalesce: Option<CoalesceKey>,
 }
 
 impl EventDraft {
@@ -69,6 +72,7 @@ impl EventDraft {
             route: Route::Job,
             verified: true,
             subject: None,
+            thread: None,
             occurred_at: None,
             received_at: id.0.time(),
             payload_hash,
@@ -89,7 +93,7 @@ impl EventDraft {
             retry: None,
             our_fault: None,
         };
-        EventDraft { new, lane: inbox.lane, order: None }
+        EventDraft { new, lane: inbox.lane, order: None, thread: None, coalesce: None }
     }
 
     /// A key that makes a repeat a duplicate; the first one is also shown.
@@ -132,7 +136,44 @@ impl EventDraft {
     pub fn in_order(mut self, key: &str) -> EventDraft {
         let (tenant, source) = (self.new.event.tenant, self.new.event.source);
         let order = OrderKey::of_source(tenant, source, key.as_bytes());
-        self.order = Some(NewOrder { key: order, text: key.to_owned() });
+        self.order = Some(NewOrder { key: order, text: key.to_owned(), sequence: None });
+        self
+    }
+
+    /// With a number among the events of its order key.
+    pub fn numbered(mut self, number: i64, wait_s: u64) -> EventDraft {
+        let order = self.order.as_mut().expect("only what has an order key has a number");
+        order.sequence = Some(NewSequence { number, wait: Duration::from_secs(wait_s) });
+        self
+    }
+
+    /// A message of a conversation, which the job is about at once.
+    pub fn in_thread(mut self, thread: &str, policy: ThreadPolicy) -> EventDraft {
+        let (tenant, source) = (self.new.event.tenant, self.new.event.source);
+        let key = OrderKey::of_thread(tenant, source, thread.as_bytes());
+        self.new.event.thread = Some(thread.to_owned());
+        self.thread = Some(NewThread { key, only_if_known: false, policy, quiet: Quiet::NONE });
+        self
+    }
+
+    /// Only if the agent takes part in its thread.
+    pub fn if_known(mut self) -> EventDraft {
+        self.thread.as_mut().expect("a message has a thread").only_if_known = true;
+        self
+    }
+
+    /// Once its thread is quiet for so long, or it waited for so long in all.
+    pub fn after_quiet_s(mut self, seconds: u64, cap_s: u64) -> EventDraft {
+        let (for_, cap) = (Duration::from_secs(seconds), Duration::from_secs(cap_s));
+        self.thread.as_mut().expect("a message has a thread").quiet = Quiet { for_, cap };
+        self
+    }
+
+    /// In the place of older ones with this value.
+    pub fn instead_of(mut self, value: &str) -> EventDraft {
+        let (tenant, source) = (self.new.event.tenant, self.new.event.source);
+        let order = self.order.as_ref().map(|order| order.key);
+        self.coalesce = Some(CoalesceKey::new(tenant, source, value.as_bytes(), order));
         self
     }
 
@@ -163,8 +204,8 @@ impl From<EventDraft> for NewEvent {
         let key = draft.new.event.dedup_key.clone();
         let draft = if draft.new.dedup.is_empty() { draft.with_key(&key) } else { draft };
         let makes_job = draft.new.event.route == Route::Job;
-        let order = draft.order;
-        let job = NewJob { lane: draft.lane, max_attempts: ATTEMPTS, order };
+        let EventDraft { lane, order, thread, coalesce, .. } = draft;
+        let job = NewJob { lane, max_attempts: ATTEMPTS, order, thread, coalesce };
         let job = makes_job.then_some(job);
         NewEvent { job, ..draft.new }
     }

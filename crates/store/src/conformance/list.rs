@@ -321,6 +321,45 @@ macro_rules! conformance_list {
                 a_live_run_makes_work_and_a_dead_one_none,
                 many_successes_at_once_make_what_follows_each,
             ]
+            conversing: [
+                a_reply_makes_a_job_only_in_a_thread_the_agent_is_in,
+                a_thread_is_forgotten_after_a_long_silence,
+                messages_are_merged_into_the_job_that_waits,
+                while_a_job_runs_the_next_one_gathers_behind_it,
+                a_job_that_failed_is_not_merged_into,
+                a_job_waits_until_its_thread_is_quiet_but_not_for_ever,
+                queued_messages_run_one_by_one,
+                messages_without_a_policy_have_nothing_to_do_with_each_other,
+                an_interrupting_message_ends_the_live_run_and_joins_its_job,
+                a_run_whose_lease_ended_is_not_interrupted,
+                a_job_that_was_asked_to_stop_takes_no_more_messages,
+                a_duplicate_of_a_joined_message_is_told_the_job_it_joined,
+                messages_of_one_request_are_merged_too,
+                a_full_job_is_followed_by_another,
+                a_replay_is_about_all_that_the_job_was_about,
+                a_joined_event_has_the_status_of_its_job,
+                events_are_found_by_their_thread,
+                joined_events_stay_as_long_as_their_job_needs_them,
+                messages_from_two_nodes_at_once_are_one_job,
+                messages_and_claims_at_once_lose_no_message,
+            ]
+            coalescing: [
+                a_newer_event_supersedes_a_queued_older_one,
+                what_runs_or_is_held_is_not_superseded,
+                superseding_the_first_of_an_order_key_lets_the_next_go,
+                of_events_that_come_at_once_one_is_left,
+            ]
+            sequencing: [
+                numbers_that_come_in_turn_run_at_once,
+                a_later_number_waits_for_the_missing_one,
+                after_the_wait_it_runs_out_of_order_and_the_missing_one_is_late,
+                a_lower_number_runs_before_what_still_waits,
+                what_has_begun_keeps_its_place,
+                an_early_one_never_waits_longer_than_one_behind_it,
+                keys_count_for_themselves_and_begin_anew_when_forgotten,
+                events_without_a_number_run_behind_those_that_wait,
+                shuffled_numbers_from_two_nodes_at_once_run_in_order,
+            ]
             outliving: [
                 live_work_keeps_its_event_and_all_it_has,
                 a_dead_letter_keeps_its_body_until_it_is_replayed,

@@ -1,8 +1,8 @@
 //! Outliving: what pruning leaves, because live work or a promise still needs it.
 
-use wakepost_domain::EventId;
 use wakepost_domain::transition::Ending;
 use wakepost_domain::work::{HeldReason, State};
+use wakepost_domain::{EventId, WorkId};
 
 use super::Harness;
 use super::effects::skip;
@@ -83,7 +83,10 @@ pub async fn a_key_outlives_the_event_for_its_whole_window(harness: &impl Harnes
     world.much_later().await;
     assert_eq!(world.store.event(inbox.tenant, first.event.id).await.unwrap(), None);
     let again = world.accept(world.event(&inbox).with_key("a")).await;
-    assert_eq!(again, Accepted::Duplicate { of: first.event.id, has_job: true });
+    assert_eq!(
+        again,
+        Accepted::Duplicate { of: first.event.id, job: Some(WorkId::first_of(first.event.id)) }
+    );
     world.advance(LONG).await;
     world.much_later().await;
     assert_eq!(world.accept(world.event(&inbox).with_key("a")).await, Accepted::New);

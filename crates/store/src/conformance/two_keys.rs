@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use wakepost_domain::EventId;
+use wakepost_domain::{EventId, WorkId};
 
 use super::Harness;
 use super::deduplicating::{accept_at_once, new_ones};
@@ -14,7 +14,8 @@ pub async fn either_of_two_keys_makes_a_duplicate(harness: &impl Harness) {
     let inbox = world.inbox().await;
     let first = world.event(&inbox).with_key("a").with_key("b").build();
     world.accept(first.clone()).await;
-    let of_first = Accepted::Duplicate { of: first.event.id, has_job: true };
+    let of_first =
+        Accepted::Duplicate { of: first.event.id, job: Some(WorkId::first_of(first.event.id)) };
     let repeats = [
         world.event(&inbox).with_key("a"),
         world.event(&inbox).with_key("b"),
@@ -46,7 +47,10 @@ pub async fn a_copy_of_a_duplicate_by_its_free_key_is_new(harness: &impl Harness
     let repeat = world.event(&inbox).with_key("free").with_key("taken").build();
     let own = world.event(&inbox).with_key("free").build();
     let copy = world.event(&inbox).with_key("free").build();
-    let of = |event: &NewEvent| Accepted::Duplicate { of: event.event.id, has_job: true };
+    let of = |event: &NewEvent| Accepted::Duplicate {
+        of: event.event.id,
+        job: Some(WorkId::first_of(event.event.id)),
+    };
     let answers = world.store.accept(vec![repeat, own.clone(), copy]).await;
     let answers: Vec<Accepted> = answers.into_iter().map(Result::unwrap).collect();
     assert_eq!(answers, [of(&first), Accepted::New, of(&own)]);

@@ -22,6 +22,7 @@ pub async fn an_item_is_made_as_it_was_asked_for(harness: &impl Harness) {
         owner: Some("ops@acme.example".to_owned()),
         parent_id: Some("job_1".to_owned()),
         order_key: Some("order 7".to_owned()),
+        superseded_by: Some("job_2".to_owned()),
         flags: vec!["late".to_owned()],
         name: Some("triage".to_owned()),
     };

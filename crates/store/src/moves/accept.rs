@@ -1,10 +1,14 @@
 //! Accepting: from a verified request to an event, its dedup keys, its job and its receipt, in one
 //! transaction.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use wakepost_domain::event::Event;
+use wakepost_domain::event::{Event, Route};
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::receipt::{Evidence, OurFault, Verdict};
+use wakepost_domain::sequence::NO_NUMBER;
+use wakepost_domain::thread::{Quiet, ThreadPolicy};
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, WorkId};
 
@@ -36,6 +40,29 @@ impl OrderKey {
     /// The key of what a source sent.
     pub fn of_source(tenant: TenantId, source: SourceId, key: &[u8]) -> OrderKey {
         OrderKey(hash(tenant, b"order", &source.to_bytes(), key))
+    }
+
+    /// The key of a conversation's jobs, which is also what the thread is known by.
+    pub fn of_thread(tenant: TenantId, source: SourceId, thread: &[u8]) -> OrderKey {
+        OrderKey(hash(tenant, b"thread", &source.to_bytes(), thread))
+    }
+}
+
+/// What makes a newer event supersede a queued older one: a hash over tenant, source, the value and what the
+/// events are put in order by. So one lock, the order key's, guards both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CoalesceKey(pub [u8; 16]);
+
+impl CoalesceKey {
+    /// The key of a value, among events of one order key or of none.
+    pub fn new(
+        tenant: TenantId,
+        source: SourceId,
+        value: &[u8],
+        order: Option<OrderKey>,
+    ) -> CoalesceKey {
+        let order = order.map_or([0; 16], |order| order.0);
+        CoalesceKey(hash(tenant, b"coalesce", &source.to_bytes(), &[&order, value].concat()))
     }
 }
 
@@ -86,21 +113,24 @@ pub struct NewEvent {
 }
 
 impl NewEvent {
-    /// Whether its job runs in order with others.
-    pub(crate) fn is_ordered(&self) -> bool {
-        self.job.as_ref().is_some_and(|job| job.order.is_some())
-    }
-
-    /// Its job, where that runs in order with no other.
+    /// Its job, where that has to do with no other: the usual job is a simple row.
     pub(crate) fn plain_job(&self) -> Option<&NewJob> {
-        self.job.as_ref().filter(|job| job.order.is_none())
+        self.job.as_ref().filter(|job| job.is_plain())
     }
 
-    /// Its job, where that runs in order with others: the usual job is a simpler row.
-    pub(crate) fn ordered_work(&self) -> Option<NewWork> {
-        let job = self.job.as_ref()?;
-        let order = job.order.as_ref()?;
-        Some(NewWork {
+    /// Its job, where that has to do with others: in order, in a conversation, or superseding them.
+    pub(crate) fn placed_job(&self) -> Option<&NewJob> {
+        self.job.as_ref().filter(|job| !job.is_plain())
+    }
+
+    /// The item of a job that has to do with others.
+    pub(crate) fn placed_work(&self, job: &NewJob) -> NewWork {
+        let talking = job.thread.as_ref().and(self.event.thread.clone());
+        let order_key = match &job.order {
+            Some(order) => Some(order.text.clone()),
+            None => talking.filter(|_| job.order_key().is_some()),
+        };
+        NewWork {
             id: WorkId::first_of(self.event.id),
             tenant: self.event.tenant,
             kind: WorkKind::Job,
@@ -110,11 +140,11 @@ impl NewEvent {
             event: Some(self.event.id),
             scope: None,
             subject: self.event.subject.clone(),
-            order: Some(order.key),
-            meta: WorkMeta { order_key: Some(order.text.clone()), ..WorkMeta::default() },
+            order: job.order_key(),
+            meta: WorkMeta { order_key, ..WorkMeta::default() },
             input: None,
             dedup: None,
-        })
+        }
     }
 
     /// What it shows of itself as a duplicate, as text.
@@ -150,6 +180,74 @@ pub struct NewJob {
     pub max_attempts: i32,
     /// What it runs in order with.
     pub order: Option<NewOrder>,
+    /// The conversation it belongs to.
+    pub thread: Option<NewThread>,
+    /// What makes it supersede older jobs that wait.
+    pub coalesce: Option<CoalesceKey>,
+}
+
+impl NewJob {
+    /// Whether it has to do with no other job.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.order.is_none() && self.thread.is_none() && self.coalesce.is_none()
+    }
+
+    /// Whether an order key is all it has to do with others by.
+    pub(crate) fn is_only_ordered(&self) -> bool {
+        let numbered = self.order.as_ref().is_some_and(|order| order.sequence.is_some());
+        self.order.is_some() && !numbered && self.thread.is_none() && self.coalesce.is_none()
+    }
+
+    /// What it runs in order with: what the source says, or its thread.
+    pub(crate) fn order_key(&self) -> Option<OrderKey> {
+        let thread = self.thread.as_ref().filter(|thread| thread.policy != ThreadPolicy::Off);
+        let of_thread = thread.map(|thread| thread.key);
+        self.order.as_ref().map(|order| order.key).or(of_thread)
+    }
+
+    /// What must be locked while it takes its place among others.
+    pub(crate) fn lock(&self) -> Option<[u8; 16]> {
+        let order = self.order_key().map(|key| key.0);
+        order.or(self.coalesce.map(|key| key.0))
+    }
+}
+
+/// The conversation that a received event's job belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewThread {
+    /// What it is known by.
+    pub key: OrderKey,
+    /// Whether there is a job only if the agent takes part in it already.
+    pub only_if_known: bool,
+    /// What the message does while the thread is busy.
+    pub policy: ThreadPolicy,
+    /// How long the job waits for quiet.
+    pub quiet: Quiet,
+}
+
+/// A received event's number among those of its order key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewSequence {
+    /// The number.
+    pub number: i64,
+    /// How long the job waits for one with a lower number.
+    pub wait: Duration,
+}
+
+/// Where a new item stands besides its order key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spot {
+    /// Its number within its order key.
+    pub number: i64,
+    /// What supersedes it.
+    pub coalesce: Option<CoalesceKey>,
+    /// How long messages that join it may put it off.
+    pub gathers_until: Option<Timestamp>,
+}
+
+impl Spot {
+    /// Of an item that has to do with no other, or by its order key alone.
+    pub const USUAL: Spot = Spot { number: NO_NUMBER, coalesce: None, gathers_until: None };
 }
 
 /// What a received event's job runs in order with.
@@ -159,6 +257,8 @@ pub struct NewOrder {
     pub key: OrderKey,
     /// The key as the payload has it, for people.
     pub text: String,
+    /// Its number among the events of this key, where they have one.
+    pub sequence: Option<NewSequence>,
 }
 
 /// One request and what became of it.
@@ -183,15 +283,56 @@ pub struct NewReceipt {
 /// What accepting came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
-    /// Stored.
+    /// Stored, with the job it asked for.
     New,
-    /// The first of its kind is this one, and this says whether it made a job.
+    /// Stored, with the job it asked for. What that superseded stood before an item of this lane, which may go now.
+    NewBefore(LaneId),
+    /// Stored. It joined an earlier event's job.
+    Joined {
+        /// The job.
+        work: WorkId,
+        /// Its lane, which may have ready work now.
+        lane: LaneId,
+        /// Whether a bound on running items got a free place.
+        freed_cap: bool,
+    },
+    /// Stored, without the job it asked for: the agent takes no part in its thread.
+    Ignored,
+    /// The first of its kind is this one.
     Duplicate {
         /// The first event.
         of: EventId,
-        /// Whether it made a job.
-        has_job: bool,
+        /// The job it made or joined.
+        job: Option<WorkId>,
     },
+}
+
+impl Accepted {
+    /// Whether it was stored now.
+    pub fn is_new(self) -> bool {
+        !matches!(self, Accepted::Duplicate { .. })
+    }
+
+    /// What an event led to that asked for this.
+    pub fn route(self, asked: Route) -> Route {
+        match self {
+            Accepted::Joined { .. } => Route::Joined,
+            Accepted::Ignored => Route::Ignored,
+            Accepted::New | Accepted::NewBefore(_) | Accepted::Duplicate { .. } => asked,
+        }
+    }
+
+    /// The job that an event has, which asked for this.
+    pub fn job(self, event: EventId, asked: Route) -> Option<WorkId> {
+        match self {
+            Accepted::Joined { work, .. } => Some(work),
+            Accepted::Ignored => None,
+            Accepted::New | Accepted::NewBefore(_) => {
+                (asked == Route::Job).then(|| WorkId::first_of(event))
+            }
+            Accepted::Duplicate { job, .. } => job,
+        }
+    }
 }
 
 /// One row's answer.

@@ -9,9 +9,10 @@ mod settings;
 mod upkeep;
 mod work;
 
+pub(crate) use accept::Spot;
 pub use accept::{
-    Accepted, DedupKey, Ledger, NewEvent, NewJob, NewOrder, NewReceipt, OrderKey, Received,
-    SharedBody,
+    Accepted, CoalesceKey, DedupKey, Ledger, NewEvent, NewJob, NewOrder, NewReceipt, NewSequence,
+    NewThread, OrderKey, Received, SharedBody,
 };
 pub use effects::{Begin, BeginOutcome, EffectRow, Effects, Resolve};
 pub use fixtures::{Fixture, Fixtures};

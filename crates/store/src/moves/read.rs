@@ -37,6 +37,8 @@ pub struct EventFilter {
     pub status: Option<String>,
     /// About this.
     pub subject: Option<String>,
+    /// Of this conversation.
+    pub thread: Option<String>,
     /// With this dedup key.
     pub dedup_key: Option<String>,
     /// Not before.
@@ -69,6 +71,8 @@ pub struct WorkFilter {
     pub name: Option<String>,
     /// About this.
     pub subject: Option<String>,
+    /// Whose event is of this conversation.
+    pub thread: Option<String>,
     /// Not before.
     pub since: Option<Timestamp>,
     /// Only what was not replayed.
@@ -210,7 +214,7 @@ pub struct ProgressRow {
 
 /// What can be looked up. Every look-up is bound to a tenant.
 #[async_trait]
-pub trait Reading {
+pub trait Reading: Send + Sync {
     /// Events, newest first.
     async fn events(
         &self,
@@ -252,6 +256,18 @@ pub trait Reading {
 
     /// All work about an event, oldest first.
     async fn work_of_event(&self, tenant: TenantId, event: EventId) -> Result<Vec<WorkRow>>;
+
+    /// The events that joined items, by item and in the order they did.
+    async fn joined(&self, works: Vec<WorkId>) -> Result<Vec<(WorkId, EventId)>>;
+
+    /// All events an item is about: the one it was made for, then those that joined it, in order.
+    async fn events_of_work(&self, tenant: TenantId, work: WorkId) -> Result<Vec<EventId>> {
+        let Some(row) = self.work(tenant, work).await? else {
+            return Ok(Vec::new());
+        };
+        let joined = self.joined(vec![work]).await?;
+        Ok(row.event.into_iter().chain(joined.into_iter().map(|(_, event)| event)).collect())
+    }
 
     /// What jobs keep apart from the queue, by id; those that keep nothing are missing.
     async fn job_states(&self, ids: Vec<WorkId>) -> Result<Vec<(WorkId, JobState)>>;

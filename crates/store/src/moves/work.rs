@@ -27,9 +27,19 @@ pub struct WorkMeta {
     /// Its order key, in the caller's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order_key: Option<String>,
+    /// The item that took its place before it ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<String>,
     /// What is unusual about it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
+}
+
+impl WorkMeta {
+    /// What the item's replay carries: what was unusual about the old one is no longer so.
+    pub(crate) fn replayed(self, old: String) -> WorkMeta {
+        WorkMeta { parent_id: Some(old), superseded_by: None, flags: Vec::new(), ..self }
+    }
 }
 
 /// A new item.
@@ -73,6 +83,16 @@ pub enum CancelOutcome {
     },
     /// It runs, and will learn of it.
     Requested,
+}
+
+impl CancelOutcome {
+    /// The lane of the next item of its order key, which may go now.
+    pub fn next_in_order(self) -> Option<LaneId> {
+        match self {
+            CancelOutcome::Cancelled { next_in_order } => next_in_order,
+            CancelOutcome::Requested => None,
+        }
+    }
 }
 
 /// What a replay starts from.

@@ -4,22 +4,20 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use deadpool_postgres::{Client, GenericClient};
+use deadpool_postgres::{Client, GenericClient, Transaction};
 use uuid::Uuid;
 use wakepost_domain::event::Route;
-use wakepost_domain::{EventId, Timestamp};
+use wakepost_domain::{EventId, Timestamp, WorkId};
 
 use super::batch::Verb;
 use super::fault::Fault;
-use super::ordering::lock_new;
+use super::placing::{Fresh, joined_works, place, placed_before};
 use super::receipts::{Known, count_known, count_repeats, insert_rejections, trim_rejections};
 use super::rows::{execute, get, opt_text, query, text, ulid, uuid};
-use super::{Postgres, commit, work};
+use super::{Postgres, commit};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
-use crate::moves::{
-    Accepted, DedupKey, Ledger, NewEvent, NewReceipt, NewWork, Received, SharedBody,
-};
+use crate::moves::{Accepted, DedupKey, Ledger, NewEvent, NewReceipt, Received, SharedBody};
 use crate::vault::Sealed;
 
 /// How often a request of several events is tried that meets others on its way.
@@ -30,13 +28,13 @@ const ROUNDS_MAX: usize = 8;
 #[async_trait]
 impl Ledger for Postgres {
     async fn accept(&self, batch: Vec<NewEvent>) -> Vec<Received> {
-        if batch.iter().all(|new| !new.is_ordered()) {
+        if batch.iter().all(|new| new.placed_job().is_none()) {
             return self.inner.accepts.submit(batch).await;
         }
-        // Whoever adds to an order key holds its lock, which a statement shared with others cannot.
+        // What has to do with others holds a lock, which a statement shared with others cannot.
         let mut answers = Vec::with_capacity(batch.len());
         for new in batch {
-            let answer = match new.is_ordered() {
+            let answer = match new.placed_job().is_some() {
                 true => self.in_transaction(None, std::slice::from_ref(&new)).await,
                 false => self.inner.accepts.submit(vec![new]).await.into_iter().collect(),
             };
@@ -109,7 +107,7 @@ impl Verb for Accept {
             true => accept_repeats(client, items).await?,
             false => accept(client, items, vec![None; items.len()]).await?,
         };
-        let repeats = answers.iter().filter(|answer| **answer != Accepted::New).count();
+        let repeats = answers.iter().filter(|answer| !answer.is_new()).count();
         self.repeats_lately.store(repeats * 2 > items.len(), Ordering::Relaxed);
         Ok(answers.into_iter().map(Ok).collect())
     }
@@ -123,20 +121,9 @@ async fn together(
 ) -> std::result::Result<Vec<Accepted>, Fault> {
     let tx = client.transaction().await?;
     let known = look_up(&tx, events).await?;
-    let answers = accept(&tx, events, known.clone()).await?;
-    let mut work: Vec<NewWork> = Vec::new();
-    for ((event, answer), known) in events.iter().zip(&answers).zip(known) {
-        // Known under its own id: the commit of an earlier try arrived, with the job.
-        if *answer == Accepted::New && known.is_none() {
-            work.extend(event.ordered_work());
-        }
-    }
-    if !work.is_empty() {
-        let work: Vec<&NewWork> = work.iter().collect();
-        lock_new(&tx, &work).await?;
-        work::insert(&tx, &work).await?;
-    }
-    if let Some(body) = body.filter(|_| answers.contains(&Accepted::New)) {
+    let mut answers = accept(&tx, events, known.clone()).await?;
+    place_new(&tx, events, &known, &mut answers).await?;
+    if let Some(body) = body.filter(|_| answers.iter().any(|answer| answer.is_new())) {
         execute(
             &tx,
             // It may be there already, if the commit of an earlier try was reported as failed.
@@ -160,8 +147,51 @@ async fn accept_repeats(
         return accept(client, items, firsts).await;
     };
     failpoint::pass_async("accept.on_conflict").await?;
-    let firsts = firsts.into_iter().flatten();
-    Ok(items.iter().zip(firsts).map(|(item, first)| answer(item, first, &routes)).collect())
+    answers(client, items, firsts.into_iter().flatten().collect(), &routes).await
+}
+
+/// Gives the jobs that have to do with others their places.
+async fn place_new(
+    tx: &Transaction<'_>,
+    events: &[NewEvent],
+    known: &[Option<EventId>],
+    answers: &mut [Accepted],
+) -> Result<()> {
+    let (mut fresh, mut at): (Vec<Fresh<'_>>, Vec<usize>) = (Vec::new(), Vec::new());
+    for (index, event) in events.iter().enumerate() {
+        match event.placed_job().filter(|_| answers[index].is_new()) {
+            None => {}
+            // Known under its own id: the commit of an earlier try arrived, with the job.
+            Some(_) if known[index].is_some() => {
+                answers[index] = placed_before(tx, event).await?;
+            }
+            Some(job) => {
+                fresh.push((event, job));
+                at.push(index);
+            }
+        }
+    }
+    if fresh.is_empty() {
+        return Ok(());
+    }
+    let placed = place(tx, &fresh).await?;
+    let jobs: HashMap<EventId, Option<WorkId>> = fresh
+        .iter()
+        .zip(&placed)
+        .map(|((new, _), placed)| (new.event.id, placed.job(new.event.id, new.event.route)))
+        .collect();
+    for (index, placed) in at.into_iter().zip(placed) {
+        answers[index] = placed;
+    }
+    // Copies within the request were answered before their first had its place.
+    for answer in answers {
+        if let Accepted::Duplicate { of, job } = answer
+            && let Some(placed) = jobs.get(of)
+        {
+            *job = *placed;
+        }
+    }
+    Ok(())
 }
 
 /// Stores what is new and counts what is not.
@@ -185,16 +215,38 @@ async fn accept(
             count_repeats(client, &repeats).await?
         }
     };
-    Ok(items.iter().zip(firsts).map(|(item, first)| answer(item, first, &routes)).collect())
+    answers(client, items, firsts, &routes).await
 }
 
-fn answer(item: &NewEvent, first: EventId, routes: &HashMap<EventId, i16>) -> Accepted {
-    if item.event.id == first {
-        return Accepted::New;
+/// What each item is answered, given the first of its kind and what the firsts of repeats led to.
+async fn answers(
+    client: &impl GenericClient,
+    items: &[NewEvent],
+    firsts: Vec<EventId>,
+    routes: &HashMap<EventId, i16>,
+) -> std::result::Result<Vec<Accepted>, Fault> {
+    let joined = routes.iter().filter(|(_, route)| **route == Route::Joined as i16);
+    let joined: Vec<EventId> = joined.map(|(event, _)| *event).collect();
+    let joined = joined_works(client, &joined).await?;
+    let answer = |(item, first): (&NewEvent, EventId)| match item.event.id == first {
+        true => Accepted::New,
+        false => Accepted::Duplicate { of: first, job: job_of(first, routes, &joined) },
+    };
+    Ok(items.iter().zip(firsts).map(answer).collect())
+}
+
+/// The job that an event made or joined. If the event is gone and its dedup key is not, whether it made one is no
+/// longer known.
+fn job_of(
+    event: EventId,
+    routes: &HashMap<EventId, i16>,
+    joined: &HashMap<EventId, WorkId>,
+) -> Option<WorkId> {
+    match routes.get(&event).copied().map(Route::from_code) {
+        None | Some(Some(Route::Job)) => Some(WorkId::first_of(event)),
+        Some(Some(Route::Joined)) => joined.get(&event).copied(),
+        Some(_) => None,
     }
-    // If the event is gone and its dedup key is not, whether it made a job is no longer known.
-    let has_job = routes.get(&first).is_none_or(|route| *route == Route::Job as i16);
-    Accepted::Duplicate { of: first, has_job }
 }
 
 /// Says of each item which event is the first of its kind, where that was there before this batch.
@@ -322,16 +374,17 @@ WITH clock AS MATERIALIZED (
   FROM unnest($5::uuid[], $6::int[], $7::uuid[], $8::text[], $9::text[], $10::smallint[],
               $11::boolean[], $12::text[], $13::bigint[], $14::bytea[], $15::text[], $16::int[],
               $17::bytea[], $18::bigint[], $19::int[], $20::uuid[], $21::smallint[],
-              $22::bigint[])
+              $22::bigint[], $23::text[])
     AS i (id, tenant, source, type, dedup_key, route, verified, subject, occurred_at, payload_hash,
-          remote_addr, latency_us, content, lane, max_attempts, body_id, part, signature)
+          remote_addr, latency_us, content, lane, max_attempts, body_id, part, signature,
+          thread)
   WHERE id NOT IN (SELECT event_id FROM missed)
 ), event AS (
   INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, subject, occurred_at,
                       payload_hash, duplicates, remote_addr, latency_us, body_id, part,
-                      signature)
+                      signature, thread)
   SELECT tenant, id, source, type, dedup_key, route, verified, subject, occurred_at, payload_hash, 0,
-         remote_addr, latency_us, body_id, part, signature
+         remote_addr, latency_us, body_id, part, signature, thread
   FROM item
 ), body AS (
   INSERT INTO bodies (id, tenant, content)
@@ -394,6 +447,7 @@ async fn insert(
             &column!(new => new.event.part.map(|part| uuid(part.body.0))),
             &column!(new => new.event.part.map(|part| part.index as i16)),
             &column!(new => new.event.signature),
+            &column!(new => opt_text(&new.event.thread)),
         ],
     )
     .await?;

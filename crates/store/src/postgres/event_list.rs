@@ -99,6 +99,9 @@ fn event_query(tenant: TenantId, filter: &EventFilter, page: Cursor) -> Query {
     if let Some(subject) = &filter.subject {
         query.add(" AND subject = ?::text", owned(subject));
     }
+    if let Some(thread) = &filter.thread {
+        query.add(" AND thread = ?::text", owned(thread));
+    }
     if let Some(key) = &filter.dedup_key {
         query.add(" AND dedup_key = ?::text", owned(key));
     }
@@ -159,18 +162,25 @@ fn status_condition(query: &mut Query, status: &str) {
     let condition = match state {
         State::Succeeded | State::Pending => {
             // The work's history is kept for less long than the event, which then counts as succeeded.
-            let or_forgotten = if state == State::Succeeded { "OR route = 0" } else { "" };
+            let or_forgotten = if state == State::Succeeded { "OR route IN (0, 3)" } else { "" };
             format!(
                 " AND (EXISTS (SELECT 1 FROM {table} w WHERE w.tenant = e.tenant AND w.id = e.id
                                AND w.state = ?::smallint)
                        OR EXISTS (SELECT 1 FROM {table} w WHERE w.event_id = e.id
                                   AND w.event_id <> w.id AND w.tenant = e.tenant
                                   AND w.state = ?::smallint)
+                       OR EXISTS (SELECT 1 FROM joined j
+                                  JOIN {table} w ON w.tenant = j.tenant AND w.id = j.work_id
+                                  WHERE j.event_id = e.id AND j.tenant = e.tenant
+                                  AND w.state = ?::smallint)
                        {or_forgotten})"
             )
         }
         _ => format!(
             " AND id IN (SELECT w.event_id FROM {table} w
+                         WHERE w.tenant = e.tenant AND w.state = ?::smallint
+                         UNION ALL
+                         SELECT j.event_id FROM {table} w JOIN joined j ON j.work_id = w.id
                          WHERE w.tenant = e.tenant AND w.state = ?::smallint)"
         ),
     };
@@ -191,6 +201,12 @@ SELECT e.id, d.state, d.id FROM e JOIN work_done d
 UNION ALL
 SELECT e.id, d.state, d.id FROM e JOIN work_done d
   ON d.event_id = e.id AND d.event_id <> d.id AND d.tenant = $1::int AND d.replayed_as IS NULL
+UNION ALL
+SELECT e.id, w.state, w.id FROM e JOIN joined j ON j.event_id = e.id
+JOIN work w ON w.tenant = $1::int AND w.id = j.work_id
+UNION ALL
+SELECT e.id, d.state, d.id FROM e JOIN joined j ON j.event_id = e.id
+JOIN work_done d ON d.tenant = $1::int AND d.id = j.work_id AND d.replayed_as IS NULL
 ORDER BY 3";
 
 async fn event_states(

@@ -18,6 +18,11 @@ use crate::moves::{NewWork, OrderKey};
 /// Locks the keys of new items until the transaction ends.
 pub async fn lock_new(tx: &Transaction<'_>, items: &[&NewWork]) -> Result<()> {
     let keys: Vec<Uuid> = items.iter().filter_map(|item| item.order).map(key_uuid).collect();
+    lock_keys(tx, &keys).await
+}
+
+/// Locks keys until the transaction ends, in one order for all.
+pub async fn lock_keys(tx: &Transaction<'_>, keys: &[Uuid]) -> Result<()> {
     if !keys.is_empty() {
         execute(
             tx,
@@ -75,7 +80,8 @@ pub async fn lock_live_and_new(
 }
 
 /// Of each of these keys that has no first item any more, the next may go. Answers its lane. The keys are
-/// locked, so the item stays; the conflict is how it is found again, as in a heartbeat.
+/// locked, so the item stays; the conflict is how it is found again, as in a heartbeat. It comes into its lane only
+/// now: there, nothing may enter with a time long past.
 pub async fn let_next_go(tx: &Transaction<'_>, keys: &[Uuid]) -> Result<HashMap<Uuid, LaneId>> {
     let rows = query(
         tx,
@@ -85,8 +91,9 @@ pub async fn let_next_go(tx: &Transaction<'_>, keys: &[Uuid]) -> Result<HashMap<
            SELECT tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope FROM work
            WHERE order_key = o.key AND behind
              AND NOT EXISTS (SELECT 1 FROM work f WHERE f.order_key = o.key AND NOT f.behind)
-           ORDER BY id LIMIT 1 FOR UPDATE OF work) n
-         ON CONFLICT (tenant, id) DO UPDATE SET behind = false
+           ORDER BY place, id LIMIT 1 FOR UPDATE OF work) n
+         ON CONFLICT (tenant, id) DO UPDATE
+         SET behind = false, run_at = greatest(w.run_at, wakepost_now())
          RETURNING w.order_key, w.lane",
         &[&keys],
     )

@@ -46,12 +46,22 @@ const EVENTS: Needed = Needed {
    OR EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = r.tenant AND d.id = r.id
               AND d.state = 8 AND d.replayed_as IS NULL)
    OR EXISTS (SELECT 1 FROM work_done d WHERE d.event_id = r.id AND d.event_id <> d.id
-              AND d.state = 8 AND d.replayed_as IS NULL))",
+              AND d.state = 8 AND d.replayed_as IS NULL)
+   OR EXISTS (SELECT 1 FROM joined j JOIN work w ON w.tenant = j.tenant AND w.id = j.work_id
+              WHERE j.event_id = r.id)
+   OR EXISTS (SELECT 1 FROM joined j JOIN work_done d ON d.tenant = j.tenant AND d.id = j.work_id
+              WHERE j.event_id = r.id AND d.state = 8 AND d.replayed_as IS NULL))",
     ids: "
   SELECT event_id FROM work WHERE event_id >= $1::uuid AND event_id < $2::uuid
   UNION
   SELECT event_id FROM work_done
-  WHERE state = 8 AND replayed_as IS NULL AND event_id >= $1::uuid AND event_id < $2::uuid",
+  WHERE state = 8 AND replayed_as IS NULL AND event_id >= $1::uuid AND event_id < $2::uuid
+  UNION
+  SELECT j.event_id FROM joined j JOIN work w ON w.tenant = j.tenant AND w.id = j.work_id
+  WHERE j.event_id >= $1::uuid AND j.event_id < $2::uuid
+  UNION
+  SELECT j.event_id FROM joined j JOIN work_done d ON d.tenant = j.tenant AND d.id = j.work_id
+  WHERE d.state = 8 AND d.replayed_as IS NULL AND j.event_id >= $1::uuid AND j.event_id < $2::uuid",
 };
 
 /// Runs of unfinished work.
@@ -65,7 +75,7 @@ const RUNS: Needed = Needed {
 /// of a slice. Effects stay as long as any item that shares them, so that no replay can repeat one; what a
 /// job left behind stays as long as its row, which may be until the end of its week.
 type Slice = (&'static str, fn(&PruneBefore) -> Timestamp);
-const SLICES: [Slice; 6] = [
+const SLICES: [Slice; 7] = [
     (
         "DELETE FROM work_done_rest WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM work_done_rest WHERE id < $1::uuid LIMIT $2::bigint))",
@@ -84,6 +94,14 @@ const SLICES: [Slice; 6] = [
              AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = s.tenant AND w.id = s.work_id)
              AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = s.tenant AND d.id = s.work_id)
            ORDER BY s.work_id LIMIT $2::bigint))",
+        |before| before.runs,
+    ),
+    (
+        "DELETE FROM joined WHERE ctid = ANY (ARRAY(
+           SELECT j.ctid FROM joined j WHERE j.work_id < $1::uuid
+             AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = j.tenant AND w.id = j.work_id)
+             AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = j.tenant AND d.id = j.work_id)
+           ORDER BY j.work_id LIMIT $2::bigint))",
         |before| before.runs,
     ),
     (
@@ -255,32 +273,40 @@ async fn prune_keys(tx: &Transaction<'_>, walk: &Walk) -> Result<Pruned> {
         &[&STEP],
     )
     .await?;
-    const TABLE: &str = "dedup_keys";
-    if walk.rests(TABLE) {
-        return Ok(Pruned { rows, more: false });
+    let mut pruned = Pruned { rows, more: false };
+    for (table, guard) in [
+        ("dedup_keys", "AND NOT EXISTS (SELECT 1 FROM bodies b WHERE b.id = d.event_id)"),
+        ("threads", ""),
+        ("sequences", ""),
+    ] {
+        if !walk.rests(table) {
+            let walked = walk_keys(tx, table, guard, walk).await?;
+            pruned.rows += walked.rows;
+            pruned.more |= walked.more;
+        }
     }
-    // What an accept holds just now is being taken over: it is left alone.
-    let row = tx
-        .query_one(
-            "WITH look AS MATERIALIZED (
-               SELECT key, event_id, expires_at FROM dedup_keys WHERE key > $1::uuid
-               ORDER BY key LIMIT $2::bigint
-             ), old AS MATERIALIZED (
-               SELECT d.key FROM look l JOIN dedup_keys d ON d.key = l.key
-               WHERE l.expires_at <= wakepost_now() AND d.expires_at <= wakepost_now()
-                 AND NOT EXISTS (SELECT 1 FROM bodies b WHERE b.id = l.event_id)
-               FOR UPDATE OF d SKIP LOCKED
-             ), gone AS (
-               DELETE FROM dedup_keys d USING old o WHERE d.key = o.key RETURNING 1
-             )
-             SELECT (SELECT count(*) FROM look), (SELECT key FROM look ORDER BY key DESC LIMIT 1),
-                    (SELECT count(*) FROM gone)",
-            &[&walk.at(TABLE), &LOOK],
-        )
-        .await?;
+    Ok(pruned)
+}
+
+/// Removes expired rows among the next few. What an accept holds just now is being taken over: it is left alone.
+async fn walk_keys(tx: &Transaction<'_>, table: &str, guard: &str, walk: &Walk) -> Result<Pruned> {
+    let sql = format!(
+        "WITH look AS MATERIALIZED (
+           SELECT key, expires_at FROM {table} WHERE key > $1::uuid ORDER BY key LIMIT $2::bigint
+         ), old AS MATERIALIZED (
+           SELECT d.key FROM look l JOIN {table} d ON d.key = l.key
+           WHERE l.expires_at <= wakepost_now() AND d.expires_at <= wakepost_now() {guard}
+           FOR UPDATE OF d SKIP LOCKED
+         ), gone AS (
+           DELETE FROM {table} d USING old o WHERE d.key = o.key RETURNING 1
+         )
+         SELECT (SELECT count(*) FROM look), (SELECT key FROM look ORDER BY key DESC LIMIT 1),
+                (SELECT count(*) FROM gone)"
+    );
+    let row = tx.query_one(&sql, &[&walk.at(table), &LOOK]).await?;
     let (looked, last, gone): (i64, Option<Uuid>, i64) =
         (get(&row, 0)?, get(&row, 1)?, get(&row, 2)?);
-    Ok(Pruned { rows: rows + gone as u64, more: walk.step(TABLE, (looked, LOOK), last, LONG_WALK) })
+    Ok(Pruned { rows: gone as u64, more: walk.step(table, (looked, LOOK), last, LONG_WALK) })
 }
 
 /// Where walks over tables without an index for the purpose stand. Only a cache: a node that starts

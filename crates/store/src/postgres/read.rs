@@ -111,6 +111,18 @@ impl Reading for Postgres {
         work_of_event(&self.cool().await?, tenant, event).await
     }
 
+    async fn joined(&self, works: Vec<WorkId>) -> Result<Vec<(WorkId, EventId)>> {
+        let client = self.hot().await?;
+        let rows = query(
+            &client,
+            "SELECT j.work_id, j.event_id FROM unnest($1::uuid[]) WITH ORDINALITY AS i (id, nth)
+             JOIN joined j ON j.work_id = i.id ORDER BY i.nth, j.place",
+            &[&works.iter().map(|id| uuid(id.0)).collect::<Vec<_>>()],
+        )
+        .await?;
+        rows.iter().map(|row| Ok((WorkId(id(row, 0)?), EventId(id(row, 1)?)))).collect()
+    }
+
     async fn job_states(&self, ids: Vec<WorkId>) -> Result<Vec<(WorkId, JobState)>> {
         let client = self.hot().await?;
         let rows = query(
@@ -174,7 +186,10 @@ pub(super) async fn work_of_event(
              WHERE tenant = $1::int AND id = $2::uuid AND event_id = $2::uuid
              UNION ALL
              SELECT {columns} FROM {table}
-             WHERE event_id = $2::uuid AND event_id <> id AND tenant = $1::int"
+             WHERE event_id = $2::uuid AND event_id <> id AND tenant = $1::int
+             UNION ALL
+             SELECT {columns} FROM {table}
+             WHERE tenant = $1::int AND id IN (SELECT work_id FROM joined WHERE event_id = $2::uuid)"
         )
     };
     let sql =
@@ -227,6 +242,12 @@ fn work_query(
     }
     if let Some(subject) = &filter.subject {
         query.add(" AND subject = ?::text", owned(subject));
+    }
+    if let Some(thread) = &filter.thread {
+        query.add(
+            " AND event_id IN (SELECT e.id FROM events e WHERE e.tenant = w.tenant AND e.thread = ?::text)",
+            owned(thread),
+        );
     }
     let of_lane = |on: &str| {
         format!(" AND lane IN (SELECT l.id FROM lanes l WHERE l.tenant = w.tenant AND {on})")

@@ -109,8 +109,7 @@ pub fn code<T>(row: &Row, index: usize, read: fn(i16) -> Option<T>) -> Result<T>
 
 /// The columns of an event, in the order [`event`] reads them.
 pub const EVENT: &str = "tenant, id, source, type, dedup_key, route, verified, subject, occurred_at, \
-     payload_hash, duplicates, remote_addr, latency_us, body_id, part, \
-     signature";
+     payload_hash, duplicates, remote_addr, latency_us, body_id, part, signature, thread";
 
 pub fn event(row: &Row) -> Result<Event> {
     let id = EventId(id(row, 1)?);
@@ -134,6 +133,7 @@ pub fn event(row: &Row) -> Result<Event> {
             None => None,
         },
         signature: get(row, 15)?,
+        thread: get(row, 16)?,
     })
 }
 
@@ -182,7 +182,7 @@ pub fn work(row: &Row) -> Result<WorkRow> {
 }
 
 /// What an item carries besides what the queue needs; most carry nothing.
-fn meta(text: Option<&str>) -> WorkMeta {
+pub fn meta(text: Option<&str>) -> WorkMeta {
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 

@@ -6,6 +6,7 @@ use deadpool_postgres::{Client, GenericClient, Transaction};
 use uuid::Uuid;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::run::RunOutcome;
+use wakepost_domain::sequence::NO_NUMBER;
 use wakepost_domain::work::State;
 
 use super::batch::Verb;
@@ -13,6 +14,7 @@ use super::claim::millis;
 use super::fault::Fault;
 use super::ordering::{let_next_go, lock_live_and_new};
 use super::rows::{code, get, opt_text, query, uuid};
+use super::sequencing;
 use super::work;
 use crate::error::{Result, StoreError};
 use crate::failpoint;
@@ -90,16 +92,18 @@ pub async fn settle_with_more(
     let follow_ups: Vec<&NewWork> =
         ends.iter().filter_map(|end| end.follow_up.as_deref()).collect();
     let keys = lock_live_and_new(tx, &items, &follow_ups).await?;
-    let mut settled = settle(tx, ends).await?;
+    let mut ended = settle_numbered(tx, ends).await?;
+    let number = |(id, key): (&Uuid, &Uuid)| Some((*key, ended.get(id)?.number?));
+    sequencing::ended(tx, &keys.iter().filter_map(number).collect::<Vec<_>>()).await?;
     let next = let_next_go(tx, &keys.values().copied().collect::<Vec<_>>()).await?;
-    for (end, settled) in ends.iter().zip(&mut settled) {
-        let key = keys.get(&uuid(end.ticket.work.0));
-        if let (Some(settled), Some(key)) = (settled, key)
+    for (id, key) in &keys {
+        if let Some(Ended { settled, .. }) = ended.get_mut(id)
             && settled.state.is_terminal()
         {
             settled.next_in_order = next.get(key).copied();
         }
     }
+    let settled = of_each(ends, &ended);
     let made = ends.iter().zip(&settled).filter_map(|(end, settled)| {
         let made = settled.is_some_and(|settled| settled.makes_follow_up());
         end.follow_up.as_deref().filter(|_| made)
@@ -116,6 +120,24 @@ pub async fn settle(
     client: &impl GenericClient,
     ends: &[&Settle],
 ) -> std::result::Result<Vec<Option<Settled>>, Fault> {
+    Ok(of_each(ends, &settle_numbered(client, ends).await?))
+}
+
+/// An end, and the number of an item that is through with it, if it has one.
+struct Ended {
+    settled: Settled,
+    number: Option<i64>,
+}
+
+fn of_each(ends: &[&Settle], ended: &HashMap<Uuid, Ended>) -> Vec<Option<Settled>> {
+    let of = |end: &&Settle| ended.get(&uuid(end.ticket.work.0)).map(|ended| ended.settled);
+    ends.iter().map(of).collect()
+}
+
+async fn settle_numbered(
+    client: &impl GenericClient,
+    ends: &[&Settle],
+) -> std::result::Result<HashMap<Uuid, Ended>, Fault> {
     let mut ended = end(client, ends).await?;
     let missed = missed(ends, &ended);
     if !missed.is_empty() {
@@ -124,11 +146,11 @@ pub async fn settle(
         let missed = self::missed(&missed, &ended);
         ended.extend(repeated(client, &missed).await?);
     }
-    Ok(ends.iter().map(|end| ended.get(&uuid(end.ticket.work.0)).copied()).collect())
+    Ok(ended)
 }
 
 /// Only a worker repeats itself; a rescuer that comes too late has nothing to say.
-fn missed<'a>(ends: &[&'a Settle], ended: &HashMap<Uuid, Settled>) -> Vec<&'a Settle> {
+fn missed<'a>(ends: &[&'a Settle], ended: &HashMap<Uuid, Ended>) -> Vec<&'a Settle> {
     let is_missed =
         |end: &&Settle| end.guard == Guard::Live && !ended.contains_key(&uuid(end.ticket.work.0));
     ends.iter().copied().filter(is_missed).collect()
@@ -192,18 +214,18 @@ WITH place AS MATERIALIZED (
 ), again AS (
   INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id, scope,
                     subject, order_key, behind, meta, held_reason, last_error, worker, started_at,
-                    cancel_at)
+                    cancel_at, place, coalesce_key)
   SELECT tenant, id, kind, lane, next, wakepost_now() + delay_ms, attempts - give_back, max_attempts, fence,
          event_id, scope, subject, order_key, behind, meta, held, coalesce(error, last_error), worker,
-         started_at, cancel_at
+         started_at, cancel_at, place, coalesce_key
   FROM hit WHERE next < 6
 )
-SELECT id, lane, next, caps IS NOT NULL FROM hit";
+SELECT id, lane, next, caps IS NOT NULL, CASE WHEN next >= 6 THEN place END FROM hit";
 
 async fn end(
     client: &impl GenericClient,
     ends: &[&Settle],
-) -> std::result::Result<HashMap<Uuid, Settled>, Fault> {
+) -> std::result::Result<HashMap<Uuid, Ended>, Fault> {
     let mut ends = ends.to_vec();
     ends.sort_unstable_by_key(|end| (end.ticket.tenant, end.ticket.work));
     macro_rules! column {
@@ -242,7 +264,8 @@ async fn end(
             freed_cap: get(row, 3)?,
             repeated: false,
         };
-        ended.insert(get(row, 0)?, settled);
+        let number = get::<Option<i64>>(row, 4)?.filter(|number| *number != NO_NUMBER);
+        ended.insert(get(row, 0)?, Ended { settled, number });
     }
     Ok(ended)
 }
@@ -269,7 +292,7 @@ WHERE w.state = 6 OR a.outcome IS NOT NULL";
 async fn repeated(
     client: &impl GenericClient,
     ends: &[&Settle],
-) -> std::result::Result<HashMap<Uuid, Settled>, Fault> {
+) -> std::result::Result<HashMap<Uuid, Ended>, Fault> {
     let rows = query(
         client,
         REPEATED,
@@ -296,7 +319,7 @@ async fn repeated(
                 freed_cap: false,
                 repeated: true,
             };
-            found.insert(id, before);
+            found.insert(id, Ended { settled: before, number: None });
         }
     }
     Ok(found)

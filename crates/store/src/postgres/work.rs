@@ -16,13 +16,14 @@ use super::rows::{
     WORK_DONE, WORK_LIVE, audit, execute, get, meta_text, opt_text, query, query_opt, ulid, uuid,
     work,
 };
+use super::sequencing;
 use super::settings::{forget, remember};
 use super::{Postgres, after_commit, before_commit, commit};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
-    AuditEntry, CancelOutcome, Idempotency, NewWork, Once, Replay, ReplayFrom, WorkMeta, WorkMoves,
-    WorkRow,
+    AuditEntry, CancelOutcome, Idempotency, NewWork, Once, Replay, ReplayFrom, Spot, WorkMeta,
+    WorkMoves, WorkRow,
 };
 use crate::vault::Sealed;
 
@@ -161,9 +162,21 @@ fn first_of(item: &NewWork, firsts: &HashMap<Uuid, WorkId>) -> WorkId {
 }
 
 pub(super) async fn insert(client: &impl GenericClient, items: &[&NewWork]) -> Result<()> {
+    let items: Vec<_> = items.iter().map(|item| (*item, Spot::USUAL)).collect();
+    insert_at(client, &items).await
+}
+
+/// Makes items that may have to do with others by more than their order keys.
+pub(super) async fn insert_at(
+    client: &impl GenericClient,
+    items: &[(&NewWork, Spot)],
+) -> Result<()> {
     macro_rules! column {
         ($item:ident => $of:expr) => {
-            items.iter().map(|$item| $of).collect::<Vec<_>>()
+            items.iter().map(|($item, _)| $of).collect::<Vec<_>>()
+        };
+        (at $spot:ident => $of:expr) => {
+            items.iter().map(|(_, $spot)| $of).collect::<Vec<_>>()
         };
     }
     execute(
@@ -171,18 +184,19 @@ pub(super) async fn insert(client: &impl GenericClient, items: &[&NewWork]) -> R
         "WITH item AS MATERIALIZED (
            SELECT * FROM unnest($1::int[], $2::uuid[], $3::smallint[], $4::bigint[], $5::bigint[],
                                 $6::int[], $7::uuid[], $8::uuid[], $9::text[], $10::text[], $11::bytea[],
-                                $12::uuid[]) WITH ORDINALITY
+                                $12::uuid[], $13::bigint[], $14::uuid[], $15::bigint[]) WITH ORDINALITY
              AS i (tenant, id, kind, lane, run_at, max_attempts, event_id, scope, subject, meta, input,
-                   order_key, nth)
+                   order_key, place, coalesce_key, gathers_until, nth)
          ), state AS (
            INSERT INTO job_state (work_id, tenant, input)
            SELECT id, tenant, input FROM item WHERE input IS NOT NULL
          )
          INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
-                           event_id, scope, subject, meta, order_key, behind)
+                           event_id, scope, subject, meta, order_key, place, coalesce_key,
+                           gathers_until, behind)
          SELECT tenant, id, kind, lane, CASE WHEN run_at > wakepost_now() THEN 1 ELSE 0 END,
                 greatest(run_at, wakepost_now()), 0, max_attempts, 0, event_id, scope, subject, meta,
-                order_key,
+                order_key, place, coalesce_key, gathers_until,
                 CASE WHEN order_key IS NULL THEN false
                      ELSE EXISTS (SELECT 1 FROM work f WHERE f.order_key = i.order_key AND NOT f.behind)
                           OR EXISTS (SELECT 1 FROM item e
@@ -201,13 +215,20 @@ pub(super) async fn insert(client: &impl GenericClient, items: &[&NewWork]) -> R
             &column!(item => meta_text(&item.meta)),
             &column!(item => item.input.as_ref().map(Sealed::as_bytes)),
             &column!(item => item.order.map(key_uuid)),
+            &column!(at spot => spot.number),
+            &column!(at spot => spot.coalesce.map(|key| Uuid::from_bytes(key.0))),
+            &column!(at spot => spot.gathers_until.map(Timestamp::as_millis)),
         ],
     )
     .await?;
     Ok(())
 }
 
-async fn cancel(tx: &Transaction<'_>, row: &WorkRow, order_keys: &[Uuid]) -> Result<CancelOutcome> {
+pub(super) async fn cancel(
+    tx: &Transaction<'_>,
+    row: &WorkRow,
+    order_keys: &[Uuid],
+) -> Result<CancelOutcome> {
     let key: super::rows::Params<'_> = &[&row.tenant.0, &uuid(row.id.0)];
     if row.state == State::Running {
         execute(
@@ -220,18 +241,22 @@ async fn cancel(tx: &Transaction<'_>, row: &WorkRow, order_keys: &[Uuid]) -> Res
         return Ok(CancelOutcome::Requested);
     }
     check(row.state, Move::Cancel)?;
-    execute(
+    let ran = query(
         tx,
-        "WITH gone AS (DELETE FROM work WHERE tenant = $1::int AND id = $2::uuid RETURNING *)
-         INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
-                                event_id, scope, subject, order_key, meta, last_error, worker,
-                                started_at, finished_at)
-         SELECT tenant, id, kind, lane, 7, run_at, attempts, max_attempts, fence, event_id, scope,
-                subject, order_key, meta, last_error, worker, started_at, wakepost_now()
-         FROM gone",
+        "WITH gone AS (DELETE FROM work WHERE tenant = $1::int AND id = $2::uuid RETURNING *), done AS (
+           INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
+                                  event_id, scope, subject, order_key, meta, last_error, worker,
+                                  started_at, finished_at)
+           SELECT tenant, id, kind, lane, 7, run_at, attempts, max_attempts, fence, event_id, scope,
+                  subject, order_key, meta, last_error, worker, started_at, wakepost_now()
+           FROM gone)
+         SELECT order_key, place FROM gone
+         WHERE order_key IS NOT NULL AND place <> 9223372036854775807 AND fence > 0 AND NOT behind",
         key,
     )
     .await?;
+    let ran = ran.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?)));
+    sequencing::ended(tx, &ran.collect::<Result<Vec<_>>>()?).await?;
     let next_in_order = match order_keys.is_empty() {
         true => None,
         false => let_next_go(tx, order_keys).await?.into_values().next(),
@@ -266,13 +291,14 @@ async fn replay(tx: &Transaction<'_>, request: &Replay) -> Result<LaneId> {
             let old = lock(tx, request.tenant, id).await?.ok_or(StoreError::NotFound)?;
             replaceable(&old)?;
             mark_replayed(tx, &old, request.id).await?;
+            carry_joined(tx, &old, request.id).await?;
             NewWork {
                 kind: old.kind,
                 event: old.event,
                 scope: (!request.fresh_scope).then_some(old.scope),
                 subject: old.subject,
                 order: old.order,
-                meta: WorkMeta { parent_id: Some(old.id.text(old.kind)), ..old.meta },
+                meta: old.meta.replayed(old.id.text(old.kind)),
                 ..new(old.lane)
             }
         }
@@ -326,6 +352,19 @@ async fn mark_replayed(tx: &Transaction<'_>, old: &WorkRow, new: WorkId) -> Resu
     execute(
         tx,
         "UPDATE work_done SET replayed_as = $3::uuid WHERE tenant = $1::int AND id = $2::uuid",
+        &[&old.tenant.0, &uuid(old.id.0), &uuid(new.0)],
+    )
+    .await?;
+    Ok(())
+}
+
+/// A replay is about all that the old item was about.
+async fn carry_joined(tx: &Transaction<'_>, old: &WorkRow, new: WorkId) -> Result<()> {
+    execute(
+        tx,
+        "INSERT INTO joined (work_id, place, tenant, event_id)
+         SELECT $3::uuid, place, tenant, event_id FROM joined
+         WHERE work_id = $2::uuid AND tenant = $1::int",
         &[&old.tenant.0, &uuid(old.id.0), &uuid(new.0)],
     )
     .await?;

@@ -8,10 +8,11 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension};
 use wakepost_domain::event::Route;
 use wakepost_domain::receipt::Verdict;
-use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, limits};
+use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId, limits};
 
+use super::Sqlite;
+use super::placing::{joined_work, place, placed_before};
 use super::rows::{Bits, known, unavailable};
-use super::{Sqlite, work};
 use crate::error::Result;
 use crate::failpoint;
 use crate::moves::{
@@ -45,7 +46,7 @@ impl Ledger for Sqlite {
         self.write(body.content.len(), move |tx, now| {
             let answers =
                 events.iter().map(|new| accept(tx, now, new)).collect::<Result<Vec<_>>>()?;
-            if answers.contains(&Accepted::New) {
+            if answers.iter().any(|answer| answer.is_new()) {
                 insert_body(tx, body.id, body.tenant, &body.content).map_err(unavailable)?;
             }
             Ok(answers)
@@ -88,7 +89,7 @@ fn accept(tx: &Connection, now: Timestamp, new: &NewEvent) -> Result<Accepted> {
             let first = EventId(owner(tx, key).map_err(unavailable)?);
             if first == new.event.id {
                 // The commit of an earlier try arrived although it was reported as failed.
-                return Ok(Accepted::New);
+                return placed_before(tx, new);
             }
             failpoint::pass("accept.on_conflict")?;
             for taken in &new.dedup[..index] {
@@ -97,13 +98,15 @@ fn accept(tx: &Connection, now: Timestamp, new: &NewEvent) -> Result<Accepted> {
             return duplicate(tx, first, new).map_err(unavailable);
         }
     }
-    insert_event(tx, new).map_err(unavailable)?;
-    match (&new.job, new.ordered_work()) {
-        (_, Some(work)) => work::insert(tx, now, &work)?,
-        (Some(job), None) => insert_job(tx, now, new, job).map_err(unavailable)?,
-        (None, None) => {}
+    let accepted = match new.placed_job() {
+        Some(job) => place(tx, now, new, job)?,
+        None => Accepted::New,
+    };
+    insert_event(tx, new, accepted.route(new.event.route)).map_err(unavailable)?;
+    if let Some(job) = new.plain_job() {
+        insert_job(tx, now, new, job).map_err(unavailable)?;
     }
-    Ok(Accepted::New)
+    Ok(accepted)
 }
 
 /// Takes a dedup key, if nobody has it or its time is over. The unique index decides, not a look-up.
@@ -156,27 +159,31 @@ fn duplicate(tx: &Connection, first: EventId, new: &NewEvent) -> rusqlite::Resul
             Ok((row.get(0)?, row.get(1)?))
         })
         .optional()?;
-    let has_job = match counted {
+    let job = match counted {
         Some((duplicates, route)) => {
             if duplicates <= limits::DUPLICATE_RECEIPTS_KEPT {
                 let receipt = NewReceipt { verdict: Verdict::Duplicate, ..new.receipt.clone() };
                 keep_receipt(tx, &receipt, Some(first), Some(new.evidence()))?;
             }
-            known(route, Route::from_code)? == Route::Job
+            match known(route, Route::from_code)? {
+                Route::Job => Some(WorkId::first_of(first)),
+                Route::Joined => joined_work(tx, first)?,
+                Route::Ignored | Route::Unmapped => None,
+            }
         }
         // The event is gone, its dedup key is not: whether it made a job is no longer known.
-        None => true,
+        None => Some(WorkId::first_of(first)),
     };
-    Ok(Accepted::Duplicate { of: first, has_job })
+    Ok(Accepted::Duplicate { of: first, job })
 }
 
-fn insert_event(tx: &Connection, new: &NewEvent) -> rusqlite::Result<()> {
+fn insert_event(tx: &Connection, new: &NewEvent, route: Route) -> rusqlite::Result<()> {
     let event = &new.event;
     tx.prepare_cached(
         "INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, subject, occurred_at,
                              payload_hash, duplicates, remote_addr, latency_us, body_id, part,
-                             signature)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13, ?14, ?15)",
+                             signature, thread)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13, ?14, ?15, ?16)",
     )?
     .execute((
         event.tenant.0,
@@ -184,7 +191,7 @@ fn insert_event(tx: &Connection, new: &NewEvent) -> rusqlite::Result<()> {
         Bits(event.source.to_bytes()),
         &event.event_type,
         &event.dedup_key,
-        event.route as i16,
+        route as i16,
         event.verified,
         &event.subject,
         event.occurred_at.map(Timestamp::as_millis),
@@ -194,6 +201,7 @@ fn insert_event(tx: &Connection, new: &NewEvent) -> rusqlite::Result<()> {
         event.part.map(|part| Bits(part.body.to_bytes())),
         event.part.map(|part| part.index),
         event.signature,
+        &event.thread,
     ))?;
     match &new.content {
         Some(content) => insert_body(tx, event.id, event.tenant, content),

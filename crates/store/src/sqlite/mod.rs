@@ -7,15 +7,19 @@
 
 mod accept;
 mod checkpoint;
+mod coalescing;
+mod conversing;
 mod effects;
 mod fixtures;
 mod migrate;
 mod ordering;
+mod placing;
 mod prune;
 mod queue;
 mod read;
 mod readers;
 mod rows;
+mod sequencing;
 mod settings;
 mod upkeep;
 mod work;

@@ -31,13 +31,17 @@ macro_rules! unneeded {
          AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = e.tenant AND d.id = e.id
                          AND d.state = 8 AND d.replayed_as IS NULL)
          AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.event_id = e.id
-                         AND d.event_id <> d.id AND d.state = 8 AND d.replayed_as IS NULL)"
+                         AND d.event_id <> d.id AND d.state = 8 AND d.replayed_as IS NULL)
+         AND NOT EXISTS (SELECT 1 FROM joined j JOIN work w ON w.tenant = j.tenant AND w.id = j.work_id
+                         WHERE j.event_id = e.id)
+         AND NOT EXISTS (SELECT 1 FROM joined j JOIN work_done d ON d.tenant = j.tenant AND d.id = j.work_id
+                         WHERE j.event_id = e.id AND d.state = 8 AND d.replayed_as IS NULL)"
     };
 }
 
 /// Events of live work and of kept dead letters stay, with their bodies; effects stay as long as any item that shares them, so
 /// that no replay can repeat one.
-const SLICES: [Slice; 8] = [
+const SLICES: [Slice; 9] = [
     Slice {
         find: concat!(
             "SELECT e.id FROM bodies e WHERE e.id < ?1 ",
@@ -75,6 +79,13 @@ const SLICES: [Slice; 8] = [
                  AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = s.tenant AND w.id = s.work_id)
                LIMIT ?2",
         remove: "DELETE FROM job_state WHERE work_id = ?1",
+        cut: |before| before.runs,
+    },
+    Slice {
+        find: "SELECT j.work_id, j.place FROM joined j WHERE j.work_id < ?1
+                 AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = j.tenant AND w.id = j.work_id)
+               LIMIT ?2",
+        remove: "DELETE FROM joined WHERE work_id = ?1 AND place = ?2",
         cut: |before| before.runs,
     },
     Slice {
@@ -123,6 +134,8 @@ pub fn prune(
     }
     for (place, table, guard) in [
         (&mut walk.idempotency, "idempotency", ""),
+        (&mut walk.threads, "threads", ""),
+        (&mut walk.sequences, "sequences", ""),
         (
             &mut walk.dedup,
             "dedup_keys",
@@ -149,6 +162,8 @@ fn find(tx: &Connection, sql: &str, cut: Bits) -> rusqlite::Result<Vec<Vec<Value
 pub struct Walk {
     dedup: Vec<u8>,
     idempotency: Vec<u8>,
+    threads: Vec<u8>,
+    sequences: Vec<u8>,
 }
 
 /// Looks at the next keys in order and removes those whose time is over, except a dedup key whose body is

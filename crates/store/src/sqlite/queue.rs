@@ -5,12 +5,14 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::run::RunOutcome;
+use wakepost_domain::sequence::NO_NUMBER;
 use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId, limits};
 
 use super::Sqlite;
 use super::ordering::let_next_go;
 use super::rows::{Bits, known, time, unavailable};
+use super::sequencing;
 use super::settings::remember;
 use super::work;
 use crate::error::{Result, StoreError};
@@ -482,16 +484,19 @@ pub(super) fn finish(
          FROM work WHERE tenant = ?1 AND id = ?2",
     )?
     .execute((key.0, key.1, state as i16, error, now.as_millis()))?;
-    let order: Option<Bits> = tx
+    let (order, number, was_claimed): (Option<Bits>, i64, bool) = tx
         .prepare_cached(
             "DELETE FROM work WHERE tenant = ?1 AND id = ?2
-             RETURNING CASE WHEN behind = 0 THEN order_key END",
+             RETURNING CASE WHEN behind = 0 THEN order_key END, place, fence > 0",
         )?
-        .query_row(key, |row| row.get(0))?;
-    match order {
-        None => Ok(None),
-        Some(order) => let_next_go(tx, OrderKey(order.0)),
+        .query_row(key, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let Some(order) = order.map(|order| OrderKey(order.0)) else {
+        return Ok(None);
+    };
+    if was_claimed && number != NO_NUMBER {
+        sequencing::ended(tx, order, number)?;
     }
+    let_next_go(tx, now, order)
 }
 
 fn wait_again(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Result<()> {

@@ -146,6 +146,10 @@ impl Reading for Sqlite {
         self.readers.read(move |connection, _| work_of_event(connection, tenant, event)).await
     }
 
+    async fn joined(&self, works: Vec<WorkId>) -> Result<Vec<(WorkId, EventId)>> {
+        self.readers.read(move |connection, _| joined(connection, works)).await
+    }
+
     async fn job_states(&self, ids: Vec<WorkId>) -> Result<Vec<(WorkId, JobState)>> {
         self.readers.read(move |connection, _| job_states(connection, ids)).await
     }
@@ -268,6 +272,9 @@ fn event_query(tenant: TenantId, filter: &EventFilter, page: Cursor) -> Query {
     if let Some(subject) = &filter.subject {
         query.add(" AND subject = ?", vec![Box::new(subject.clone())]);
     }
+    if let Some(thread) = &filter.thread {
+        query.add(" AND thread = ?", vec![Box::new(thread.clone())]);
+    }
     if let Some(key) = &filter.dedup_key {
         query.add(" AND dedup_key = ?", vec![Box::new(key.clone())]);
     }
@@ -338,13 +345,30 @@ fn status_condition(query: &mut Query, tenant: TenantId, status: &str) {
                 " AND (EXISTS (SELECT 1 FROM {table} w WHERE w.tenant = e.tenant AND w.id = e.id AND w.state = ?)
                    OR EXISTS (SELECT 1 FROM {table} w WHERE w.event_id = e.id AND w.event_id <> w.id
                               AND w.tenant = e.tenant AND w.state = ?)
-                   OR (? AND route = 0))"
+                   OR EXISTS (SELECT 1 FROM joined j JOIN {table} w ON w.tenant = j.tenant AND w.id = j.work_id
+                              WHERE j.event_id = e.id AND j.tenant = e.tenant AND w.state = ?)
+                   OR (? AND route IN (0, 3)))"
             ),
-            vec![code, Box::new(state as i16), Box::new(state == State::Succeeded)],
+            vec![
+                code,
+                Box::new(state as i16),
+                Box::new(state as i16),
+                Box::new(state == State::Succeeded),
+            ],
         ),
         _ => query.add(
-            &format!(" AND id IN (SELECT event_id FROM {table} WHERE tenant = ? AND state = ?)"),
-            vec![Box::new(tenant.0), code],
+            &format!(
+                " AND id IN (SELECT event_id FROM {table} WHERE tenant = ? AND state = ?
+                             UNION ALL
+                             SELECT j.event_id FROM {table} w JOIN joined j ON j.work_id = w.id
+                             WHERE w.tenant = ? AND w.state = ?)"
+            ),
+            vec![
+                Box::new(tenant.0),
+                code,
+                Box::new(tenant.0),
+                Box::new(state as i16),
+            ],
         ),
     }
 }
@@ -374,7 +398,34 @@ pub(super) fn work_of_event(
             select.query_map((Bits(event.to_bytes()), tenant.0), work).map_err(unavailable)?;
         found.extend(collect(rows)?);
     }
+    for work in joined_works(connection, event)? {
+        found.extend(find(connection, tenant, work)?);
+    }
     found.sort_by_key(|row| row.id);
+    Ok(found)
+}
+
+fn joined_works(connection: &Connection, event: EventId) -> Result<Vec<WorkId>> {
+    let mut select = connection
+        .prepare_cached("SELECT work_id FROM joined WHERE event_id = ?1")
+        .map_err(unavailable)?;
+    let works = select.query_map([Bits(event.to_bytes())], |row| {
+        Ok(WorkId::from_bytes(row.get::<_, Bits>(0)?.0))
+    });
+    collect(works.map_err(unavailable)?)
+}
+
+fn joined(connection: &Connection, works: Vec<WorkId>) -> Result<Vec<(WorkId, EventId)>> {
+    let mut select = connection
+        .prepare_cached("SELECT event_id FROM joined WHERE work_id = ?1 ORDER BY place")
+        .map_err(unavailable)?;
+    let mut found = Vec::new();
+    for work in works {
+        let events = select.query_map([Bits(work.to_bytes())], |row| {
+            Ok((work, EventId::from_bytes(row.get::<_, Bits>(0)?.0)))
+        });
+        found.extend(collect(events.map_err(unavailable)?)?);
+    }
     Ok(found)
 }
 
@@ -423,6 +474,12 @@ fn work_query(
     }
     if let Some(subject) = &filter.subject {
         query.add(" AND subject = ?", vec![Box::new(subject.clone())]);
+    }
+    if let Some(thread) = &filter.thread {
+        query.add(
+            " AND event_id IN (SELECT id FROM events WHERE tenant = ? AND thread = ?)",
+            vec![Box::new(tenant.0), Box::new(thread.clone())],
+        );
     }
     if let Some(source) = filter.source {
         query.add(

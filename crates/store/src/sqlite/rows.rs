@@ -60,8 +60,7 @@ pub fn time(ms: i64) -> Timestamp {
 
 /// The columns of an event, in the order [`event`] reads them.
 pub const EVENT: &str = "tenant, id, source, type, dedup_key, route, verified, subject, occurred_at, \
-     payload_hash, duplicates, remote_addr, latency_us, body_id, part, \
-     signature";
+     payload_hash, duplicates, remote_addr, latency_us, body_id, part, signature, thread";
 
 pub fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
     let id = EventId::from_bytes(row.get::<_, Bits>(1)?.0);
@@ -85,6 +84,7 @@ pub fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
             None => None,
         },
         signature: row.get(15)?,
+        thread: row.get(16)?,
     })
 }
 

@@ -17,8 +17,8 @@ use super::settings::{forget, remember};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
-    AuditEntry, CancelOutcome, Idempotency, NewWork, Once, Replay, ReplayFrom, WorkMeta, WorkMoves,
-    WorkRow,
+    AuditEntry, CancelOutcome, Idempotency, NewWork, Once, Replay, ReplayFrom, Spot, WorkMeta,
+    WorkMoves, WorkRow,
 };
 use crate::vault::Sealed;
 
@@ -108,13 +108,19 @@ fn create(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<WorkId> {
 }
 
 pub(super) fn insert(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<()> {
+    insert_at(tx, now, item, Spot::USUAL)
+}
+
+/// Makes an item that has to do with others by more than its order key.
+pub(super) fn insert_at(tx: &Connection, now: Timestamp, item: &NewWork, spot: Spot) -> Result<()> {
     let later = item.run_at.filter(|at| *at > now);
     let behind = stands_behind(tx, item.order).map_err(unavailable)?;
     let state = if later.is_some() { State::Scheduled } else { State::Pending };
     tx.prepare_cached(
         "INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
-                           event_id, scope, subject, meta, order_key, behind)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, 0, ?8, ?9, ?10, ?11, ?12, ?13)",
+                           event_id, scope, subject, meta, order_key, behind, place, coalesce_key,
+                           gathers_until)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
     )
     .and_then(|mut put| {
         put.execute((
@@ -131,6 +137,9 @@ pub(super) fn insert(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<
             meta_text(&item.meta),
             item.order.map(|order| Bits(order.0)),
             behind,
+            spot.number,
+            spot.coalesce.map(|key| Bits(key.0)),
+            spot.gathers_until.map(Timestamp::as_millis),
         ))
     })
     .map_err(unavailable)?;
@@ -187,13 +196,14 @@ fn replay(tx: &Connection, now: Timestamp, request: &Replay) -> Result<LaneId> {
             let old = find(tx, request.tenant, id)?.ok_or(StoreError::NotFound)?;
             replaceable(&old)?;
             mark_replayed(tx, &old, request.id)?;
+            carry_joined(tx, &old, request.id).map_err(unavailable)?;
             NewWork {
                 kind: old.kind,
                 event: old.event,
                 scope: (!request.fresh_scope).then_some(old.scope),
                 subject: old.subject,
                 order: old.order,
-                meta: WorkMeta { parent_id: Some(old.id.text(old.kind)), ..old.meta },
+                meta: old.meta.replayed(old.id.text(old.kind)),
                 ..new(old.lane)
             }
         }
@@ -243,6 +253,16 @@ fn mark_replayed(tx: &Connection, old: &WorkRow, new: WorkId) -> Result<()> {
             update.execute((old.tenant.0, Bits(old.id.to_bytes()), Bits(new.to_bytes())))
         })
         .map_err(unavailable)?;
+    Ok(())
+}
+
+/// A replay is about all that the old item was about.
+fn carry_joined(tx: &Connection, old: &WorkRow, new: WorkId) -> rusqlite::Result<()> {
+    tx.prepare_cached(
+        "INSERT INTO joined (work_id, place, tenant, event_id)
+         SELECT ?3, place, tenant, event_id FROM joined WHERE work_id = ?2 AND tenant = ?1",
+    )?
+    .execute((old.tenant.0, Bits(old.id.to_bytes()), Bits(new.to_bytes())))?;
     Ok(())
 }
 
