@@ -58,6 +58,20 @@ pub struct Source {
     pub dedup_body: Option<bool>,
     /// What tells its events apart in place of the provider's id.
     pub dedup_key: Option<String>,
+    /// Where the payload holds what events are put in order by: a JSON pointer.
+    pub order_by: Option<String>,
+    /// Where it holds the number of an event among those of its order value.
+    pub sequence_by: Option<String>,
+    /// How long an event waits for one with a lower number.
+    pub order_wait_s: Option<u64>,
+    /// Where it holds what makes a newer event supersede a queued older one.
+    pub coalesce_by: Option<String>,
+    /// What a message does while its thread is busy: `queue`, `merge`, `interrupt` or `off`.
+    pub thread_policy: Option<String>,
+    /// How long a thread must be quiet before its job runs.
+    pub quiet_ms: Option<u64>,
+    /// How long a job waits for quiet at most.
+    pub quiet_cap_ms: Option<u64>,
     /// Which event types make a job; empty: all.
     #[serde(deserialize_with = "null_as_default")]
     pub filter: Vec<String>,

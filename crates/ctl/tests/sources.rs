@@ -33,6 +33,34 @@ fn create_takes_every_field_of_the_api() {
 }
 
 #[test]
+fn create_says_how_events_belong_together() {
+    let server = StandIn::start(|_| json_answer(201, json!({"id": "src_1", "provider": "slack"})));
+    let create = ["sources", "create", "slack"];
+    webhookctl(&server.url)
+        .args(create)
+        .args(["--thread-policy", "interrupt", "--quiet-ms", "500", "--quiet-cap-ms", "4000"])
+        .run()
+        .ends_with(0);
+    webhookctl(&server.url)
+        .args(create)
+        .args(["--order-by", "/id", "--sequence-by", "/n", "--order-wait-s", "5"])
+        .args(["--coalesce-by", "/rev"])
+        .run()
+        .ends_with(0);
+    let sent: Vec<Value> = server.seen().iter().map(|seen| seen.body.clone()).collect();
+    assert_eq!(
+        sent,
+        [
+            json!({"provider": "slack", "thread_policy": "interrupt", "quiet_ms": 500,
+                "quiet_cap_ms": 4000}),
+            json!({"provider": "slack", "order_by": "/id", "sequence_by": "/n", "order_wait_s": 5,
+                "coalesce_by": "/rev"}),
+        ]
+    );
+    webhookctl(&server.url).args(create).args(["--thread-policy", "shout"]).run().ends_with(2);
+}
+
+#[test]
 fn update_sends_what_was_named_and_nothing_else() {
     let server = StandIn::start(|_| {
         let mut source = slack();

@@ -16,7 +16,7 @@ use utoipa::{PartialSchema, ToSchema};
 use wakepost_domain::executor::BUDGET_S_MAX;
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN};
 use wakepost_domain::work::WorkKind as Kind;
-use wakepost_domain::{access, backoff, effect, limits, receipt, run, work};
+use wakepost_domain::{access, backoff, effect, limits, receipt, run, thread, work};
 
 macro_rules! described {
     ($($name:ident: $schema:expr;)*) => {$(
@@ -99,7 +99,12 @@ described! {
         run::RunOutcome::HandedBack,
         run::RunOutcome::Held,
         run::RunOutcome::Cancelled,
+        run::RunOutcome::Interrupted,
     ]);
+    ThreadPolicy: words(
+        "What a message does while its thread is busy.",
+        thread::ThreadPolicy::ALL,
+    );
     OnDoubt: words(
         "What to do about an effect that an earlier run began and never resolved.",
         [effect::OnDoubt::Hold, effect::OnDoubt::Execute],

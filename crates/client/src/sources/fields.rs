@@ -68,6 +68,27 @@ pub struct SourceFields {
     /// What tells its events apart in place of the provider's id: a template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dedup_key: Option<String>,
+    /// Where the payload holds what events are put in order by: a JSON pointer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order_by: Option<String>,
+    /// Where it holds the number of an event among those of its order value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sequence_by: Option<String>,
+    /// How long an event waits for one with a lower number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order_wait_s: Option<u64>,
+    /// Where it holds what makes a newer event supersede a queued older one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coalesce_by: Option<String>,
+    /// What a message does while its thread is busy: `queue`, `merge`, `interrupt` or `off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread_policy: Option<String>,
+    /// How long a thread must be quiet before its job runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quiet_ms: Option<u64>,
+    /// How long a job waits for quiet at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quiet_cap_ms: Option<u64>,
     /// Which event types make a job.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<String>,

@@ -22,7 +22,7 @@ use super::error::ApiError;
 use super::once;
 use super::page::{Listed, PageQuery, listed};
 use super::shapes::{Envelope, EventWork};
-use super::work::{self, ReplayBody, Replayed, counts};
+use super::work::{self, ReplayBody, Replayed, counts, searched_thread};
 use crate::context::Context;
 use crate::schema;
 use crate::view::{Content, envelope};
@@ -42,6 +42,8 @@ struct Filter {
     /// With this status.
     #[param(value_type = Option<schema::EventStatus>)]
     status: Option<String>,
+    /// Of this conversation: the `thread_id` of its messages.
+    thread: Option<String>,
     /// About this: `provider:kind:id`.
     subject: Option<String>,
     /// With this dedup key.
@@ -226,6 +228,7 @@ async fn event_filter(
         event_type: filter.event_type,
         status: filter.status,
         subject: filter.subject,
+        thread: filter.thread.as_deref().map(searched_thread),
         dedup_key: filter.dedup_key,
         since: filter.since,
         until: filter.until,
@@ -348,7 +351,7 @@ fn accepted_receipt(event: &Event) -> ReceiptView {
         event_id: Some(event.id),
         received_at: event.received_at,
         verdict: match event.route {
-            Route::Job => Verdict::Accepted,
+            Route::Job | Route::Joined => Verdict::Accepted,
             Route::Ignored => Verdict::Ignored,
             Route::Unmapped => Verdict::Unmapped,
         },

@@ -30,7 +30,7 @@ use super::shapes::{MadeJobs, Work, WorkWhole};
 use super::sources::check_executor;
 use super::work::{
     self, Moved, ReplayBody, Replayed, check_attempts, check_document, check_key, check_name,
-    check_note, find, or_conflict,
+    check_note, find, or_conflict, searched_thread,
 };
 use crate::schema;
 
@@ -296,6 +296,8 @@ struct Filter {
     kind: Option<String>,
     /// About this: `provider:kind:id`.
     subject: Option<String>,
+    /// Of this conversation: the `thread_id` of its messages.
+    thread: Option<String>,
 }
 
 /// Lists jobs.
@@ -314,6 +316,7 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
         source: filter.source,
         name: filter.kind,
         subject: filter.subject,
+        thread: filter.thread.as_deref().map(searched_thread),
         ..WorkFilter::default()
     };
     let rows = call.context.store.work_list(tenant.id, wanted, page).await?;

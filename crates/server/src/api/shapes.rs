@@ -56,7 +56,8 @@ pub struct Work {
     subject: Option<String>,
     /// What it must run in order with.
     order_key: Option<String>,
-    /// `order_key`: an earlier job of its order key has not ended.
+    /// `order_key`: an earlier job of its order key has not ended; `sequence`: an event with a lower number has not
+    /// come yet.
     waiting_on: Option<String>,
     /// What is unusual about it.
     flags: Vec<String>,
@@ -222,6 +223,8 @@ pub struct LeasedJob {
     source: Option<String>,
     /// The event, in words that all providers share.
     envelope: Option<Envelope>,
+    /// All its events, that one first; left out if it is the only one.
+    events: Option<Vec<Envelope>>,
     /// What its maker gave.
     input: Value,
     /// What an earlier run left.

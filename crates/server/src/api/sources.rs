@@ -16,6 +16,7 @@ use wakepost_domain::access::{Reach, Right};
 use wakepost_domain::event::Event;
 use wakepost_domain::executor::Executor;
 use wakepost_domain::source::{Source, SourceConfig, SourceSecrets};
+use wakepost_domain::thread::ThreadPolicy;
 use wakepost_domain::work::Priority;
 use wakepost_domain::{EventId, SourceId, TenantId, Timestamp, Ulid};
 use wakepost_providers::{Provider, SecretNeed, registry};
@@ -88,6 +89,19 @@ pub struct SourceView {
     dedup_key: Option<String>,
     /// Where the payload holds what events are put in order by.
     order_by: Option<String>,
+    /// Where it holds the number of an event among those of its order value.
+    sequence_by: Option<String>,
+    /// How long an event waits for one with a lower number.
+    order_wait_s: u64,
+    /// Where it holds what makes a newer event supersede a queued older one.
+    coalesce_by: Option<String>,
+    /// What a message does while its thread is busy.
+    #[schema(value_type = schema::ThreadPolicy)]
+    thread_policy: ThreadPolicy,
+    /// How long a thread must be quiet before its job runs.
+    quiet_ms: u64,
+    /// How long a job waits for quiet at most.
+    quiet_cap_ms: u64,
     /// Which event types make a job; empty: all.
     filter: Vec<String>,
     /// Which queue its jobs wait in.
@@ -131,6 +145,7 @@ async fn shown(context: &Context, live: &LiveSource) -> Result<SourceView, ApiEr
     let tenant = context.directory.tenant(live.source.tenant).await?;
     let mut settings = config.settings.clone();
     settings.extend(secrets.settings.into_iter().map(|(name, _)| (name, json!("(secret)"))));
+    let (quiet, order_wait) = (config.quiet(), config.order_wait());
     Ok(SourceView {
         id,
         tenant: tenant.map(|tenant| tenant.slug.clone()),
@@ -150,7 +165,13 @@ async fn shown(context: &Context, live: &LiveSource) -> Result<SourceView, ApiEr
         dedup_body: live.dedups_body(),
         name: config.name,
         dedup_key: config.dedup_key,
+        order_wait_s: order_wait.as_secs(),
+        quiet_ms: quiet.for_.as_millis() as u64,
+        quiet_cap_ms: quiet.cap.as_millis() as u64,
+        thread_policy: live.thread_policy(),
         order_by: config.order_by,
+        sequence_by: config.sequence_by,
+        coalesce_by: config.coalesce_by,
         filter: config.filter,
         priority: live.priority(),
         executor: config.executor,

@@ -8,7 +8,7 @@ use wakepost_domain::effect::EffectState;
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::transition::{self, Move};
 use wakepost_domain::work::{State, WorkKind};
-use wakepost_domain::{TenantId, Timestamp, Ulid, WorkId, limits};
+use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId, limits};
 use wakepost_store::moves::{EffectRow, Once, Replay, ReplayFrom, WorkRow};
 use wakepost_store::vault::{Slot, TenantKey};
 
@@ -114,6 +114,11 @@ pub async fn find(context: &Context, tenant: TenantId, id: &str) -> Result<WorkR
     if Some(row.kind) == kind { Ok(row) } else { Err(ApiError::not_found()) }
 }
 
+/// A thread's id as far as events can be searched by it.
+pub fn searched_thread(thread: &str) -> String {
+    limits::truncate(thread, limits::THREAD_BYTES_MAX).to_owned()
+}
+
 /// Views of rows, without details.
 pub async fn views(
     context: &Context,
@@ -122,9 +127,18 @@ pub async fn views(
 ) -> Result<Vec<WorkView>, ApiError> {
     let ids: Vec<_> = rows.iter().map(|row| row.lane).collect();
     let lanes = context.directory.lanes(&ids).await?;
+    // Only what runs in order is ever joined.
+    let orderly = rows.iter().filter(|row| row.order.is_some() && row.event.is_some());
+    let orderly: Vec<WorkId> = orderly.map(|row| row.id).collect();
+    let joined = match orderly.is_empty() {
+        true => Vec::new(),
+        false => context.store.joined(orderly).await?,
+    };
     let view = |row: WorkRow| {
         let lane = lanes.iter().find(|lane| lane.id == row.lane).map(|lane| &**lane);
-        work_view(row, lane, &tenant.slug)
+        let events = joined.iter().filter(|(work, _)| *work == row.id).map(|(_, event)| *event);
+        let events: Vec<EventId> = row.event.into_iter().chain(events).collect();
+        work_view(row, events, lane, &tenant.slug)
     };
     Ok(rows.into_iter().map(view).collect())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use wakepost_domain::Timestamp;
 use wakepost_domain::source::{Source, SourceSecrets};
+use wakepost_domain::thread::ThreadPolicy;
 use wakepost_domain::work::Priority;
 use wakepost_providers::{Facts, Need, Provider, Settings, Template, registry};
 use wakepost_store::moves::SourceRecord;
@@ -42,6 +43,10 @@ pub struct LiveSource {
     pub dedup_key: Option<Template>,
     /// What they are put in order by.
     pub order_by: Option<Template>,
+    /// Their number among those of one order value.
+    pub sequence_by: Option<Template>,
+    /// What makes a newer one supersede a queued older one.
+    pub coalesce_by: Option<Template>,
     networks: Vec<ipnet::IpNet>,
 }
 
@@ -65,9 +70,13 @@ impl LiveSource {
         let dedup_key = record.config.dedup_key.as_deref();
         let dedup_key = dedup_key.map(|text| Template::read("dedup_key", text)).transpose();
         let dedup_key = dedup_key.map_err(|_| damaged("dedup_key is not a template"))?;
-        let order_by = record.config.order_by.as_deref();
-        let order_by = order_by.map(|text| Template::pointer("order_by", text)).transpose();
-        let order_by = order_by.map_err(|_| damaged("order_by is not a pointer"))?;
+        let pointer = |field: &str, text: &Option<String>| {
+            let read = text.as_deref().map(|text| Template::pointer(field, text)).transpose();
+            read.map_err(|_| damaged(&format!("{field} is not a pointer")))
+        };
+        let order_by = pointer("order_by", &record.config.order_by)?;
+        let sequence_by = pointer("sequence_by", &record.config.sequence_by)?;
+        let coalesce_by = pointer("coalesce_by", &record.config.coalesce_by)?;
         let mut settings = record.config.settings.clone();
         settings.extend(secrets.settings.clone());
         Ok(LiveSource {
@@ -77,6 +86,8 @@ impl LiveSource {
             key,
             dedup_key,
             order_by,
+            sequence_by,
+            coalesce_by,
             networks,
             source: Source {
                 id: record.id,
@@ -129,6 +140,20 @@ impl LiveSource {
     /// Which queue its jobs wait in.
     pub fn priority(&self) -> Priority {
         self.source.config.priority.unwrap_or(self.facts.priority)
+    }
+
+    /// What a message does while its thread is busy. By default messages are merged where people wait for an
+    /// answer, unless the source puts its events in order by something else.
+    pub fn thread_policy(&self) -> ThreadPolicy {
+        let config = &self.source.config;
+        let usual = match self.facts.priority == Priority::Interactive
+            && config.order_by.is_none()
+            && config.coalesce_by.is_none()
+        {
+            true => ThreadPolicy::Merge,
+            false => ThreadPolicy::Off,
+        };
+        config.thread_policy.unwrap_or(usual)
     }
 
     /// Whether it can verify a request.

@@ -1,6 +1,6 @@
 //! From a verified request to a committed event.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,13 @@ use wakepost_domain::event::{Event, Part, Route};
 use wakepost_domain::lane::{Lane, LaneId, LaneKey};
 use wakepost_domain::receipt::{OurFault, Verdict};
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{EventId, ReceiptId, Timestamp};
+use wakepost_domain::{EventId, ReceiptId, TenantId, Timestamp, WorkId, limits};
 use wakepost_providers::Request;
-use wakepost_store::moves::{
-    Accepted, DedupKey, NewEvent, NewJob, NewOrder, NewReceipt, OrderKey, SharedBody,
-};
+use wakepost_store::moves::{Accepted, DedupKey, NewEvent, NewJob, NewReceipt, SharedBody};
 use wakepost_store::vault::Slot;
 use wakepost_store::{Result, StoreError, failpoint};
 
+use super::bonds::{Bonds, bonds};
 use crate::context::Context;
 use crate::directory::LiveSource;
 use crate::to_the_end::ToTheEnd;
@@ -51,7 +50,8 @@ pub struct Passed {
 pub struct Outcome {
     pub verdict: Verdict,
     pub event: EventId,
-    pub has_job: bool,
+    /// The job it made or joined.
+    pub job: Option<WorkId>,
 }
 
 /// Stores the request's events, all or none, and answers after the commit.
@@ -81,17 +81,15 @@ async fn store(context: &Arc<Context>, new: NewRequest) -> Result<Vec<Outcome>> 
     };
     failpoint::pass_async("edge.before_answer").await?;
     let outcome = |((event, route), accepted): ((EventId, Route), Accepted)| match accepted {
-        Accepted::Duplicate { of, has_job } => {
-            Outcome { verdict: Verdict::Duplicate, event: of, has_job }
-        }
-        Accepted::New => Outcome { verdict: verdict(route), event, has_job: route == Route::Job },
+        Accepted::Duplicate { of, job } => Outcome { verdict: Verdict::Duplicate, event: of, job },
+        new => Outcome { verdict: verdict(new.route(route)), event, job: new.job(event, route) },
     };
     Ok(stored.into_iter().zip(accepted).map(outcome).collect())
 }
 
 /// Commits, and tells the queue.
 async fn commit(context: Arc<Context>, new: NewRequest) -> Result<Vec<Accepted>> {
-    let NewRequest { shared, mut events, lanes } = new;
+    let NewRequest { shared, mut events, lanes, tenant } = new;
     let accepted = match shared {
         Some(body) => context.ledger.accept_together(body, events).await,
         None => {
@@ -102,7 +100,9 @@ async fn commit(context: Arc<Context>, new: NewRequest) -> Result<Vec<Accepted>>
     let mut ready: HashMap<LaneId, (Arc<Lane>, usize)> = HashMap::new();
     for (index, lane) in lanes.into_iter().enumerate() {
         let stored = match &accepted {
-            Ok(accepted) => accepted.get(index) == Some(&Accepted::New),
+            Ok(accepted) => {
+                matches!(accepted.get(index), Some(Accepted::New | Accepted::NewBefore(_)))
+            }
             Err(error) => error.is_unknown(),
         };
         if let (true, Some(lane)) = (stored, lane) {
@@ -112,12 +112,39 @@ async fn commit(context: Arc<Context>, new: NewRequest) -> Result<Vec<Accepted>>
     for (lane, count) in ready.into_values() {
         context.queue.hint(&lane, count).await;
     }
+    if let Ok(accepted) = &accepted {
+        hint_others(&context, tenant, accepted).await;
+    }
     accepted
+}
+
+/// Tells the queue of what earlier events' jobs may do now. A lost word costs at most one resync.
+async fn hint_others(context: &Context, tenant: TenantId, accepted: &[Accepted]) {
+    let lane = |accepted: &Accepted| match accepted {
+        Accepted::Joined { lane, .. } | Accepted::NewBefore(lane) => Some(*lane),
+        Accepted::New | Accepted::Ignored | Accepted::Duplicate { .. } => None,
+    };
+    let lanes: HashSet<LaneId> = accepted.iter().filter_map(lane).collect();
+    if lanes.is_empty() {
+        return;
+    }
+    let lanes: Vec<LaneId> = lanes.into_iter().collect();
+    let freed = |accepted: &Accepted| matches!(accepted, Accepted::Joined { freed_cap: true, .. });
+    let told = async {
+        context.queue.hint_all_nodes(&lanes).await?;
+        match accepted.iter().any(freed) {
+            true => context.queue.cap_freed(tenant).await,
+            false => Ok(()),
+        }
+    };
+    if let Err(error) = told.await {
+        tracing::warn!(%error, "the queue could not be told of a message");
+    }
 }
 
 fn verdict(route: Route) -> Verdict {
     match route {
-        Route::Job => Verdict::Accepted,
+        Route::Job | Route::Joined => Verdict::Accepted,
         Route::Ignored => Verdict::Ignored,
         Route::Unmapped => Verdict::Unmapped,
     }
@@ -128,8 +155,9 @@ struct NewRequest {
     /// Its body, where several events share it.
     shared: Option<SharedBody>,
     events: Vec<NewEvent>,
-    /// Where each event's job will wait.
+    /// Where each event's job will wait, if it can start at once.
     lanes: Vec<Option<Arc<Lane>>>,
+    tenant: TenantId,
 }
 
 async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
@@ -160,18 +188,16 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
         let route = if is_mapped { route(live, &mapped) } else { Route::Unmapped };
         let job = match route {
             Route::Job => {
-                let order_by = live.order_by.as_ref();
-                let order = order_by.and_then(|by| {
-                    let text = by.fill(live.provider, &request, usize::from(index))?;
-                    let (tenant, source) = (live.source.tenant, live.source.id);
-                    let key = OrderKey::of_source(tenant, source, text.as_bytes());
-                    Some(NewOrder { key, text })
-                });
-                Some(job(context, live, &mapped.event_type, order).await?)
+                let bonds = bonds(live, &request, &mapped, usize::from(index));
+                Some(job(context, live, &mapped.event_type, bonds).await?)
             }
-            Route::Ignored | Route::Unmapped => None,
+            Route::Ignored | Route::Unmapped | Route::Joined => None,
         };
         let (lane, job) = job.unzip();
+        let gathers = job
+            .as_ref()
+            .and_then(|job| job.thread)
+            .is_some_and(|thread| thread.policy.gathers() && !thread.quiet.for_.is_zero());
         let content = part.is_none().then(|| live.key.seal(Slot::Content(id), &content));
         let dedup_until = passed.now.after(dedup_window(context, live));
         let dedup = dedup_keys(passed, &mapped, part);
@@ -191,32 +217,37 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
             job,
             receipt,
         });
-        lanes.push(lane);
+        lanes.push(lane.filter(|_| !gathers));
     }
     let shared = shared.map(|id| SharedBody {
         id,
         tenant: live.source.tenant,
         content: live.key.seal(Slot::Content(id), &content),
     });
-    Ok(NewRequest { shared, events, lanes })
+    Ok(NewRequest { shared, events, lanes, tenant: live.source.tenant })
 }
 
 fn route(live: &LiveSource, mapped: &Mapped) -> Route {
     let wanted = live.source.config.wants(&mapped.event_type);
     match mapped.starts {
-        Starts::Job if wanted => Route::Job,
+        // Of a reply the ledger decides: it knows in which threads the agent takes part.
+        Starts::Job | Starts::InKnownThread if wanted => Route::Job,
         _ => Route::Ignored,
     }
 }
 
 fn event(passed: &Passed, id: EventId, part: Option<Part>, mapped: Mapped, route: Route) -> Event {
     let live = &passed.source;
+    let thread = mapped
+        .message
+        .map(|message| limits::truncate(&message.thread_id, limits::THREAD_BYTES_MAX).to_owned());
     let by_hash = || format!("sha256:{}", hex::encode(passed.hash));
     Event {
         id,
         tenant: live.source.tenant,
         source: live.source.id,
         subject: mapped.subject.map(|subject| subject.text(live.provider.name())),
+        thread,
         event_type: mapped.event_type,
         dedup_key: mapped.dedup_key.unwrap_or_else(by_hash),
         route,
@@ -236,7 +267,7 @@ async fn job(
     context: &Context,
     live: &LiveSource,
     event_type: &str,
-    order: Option<NewOrder>,
+    bonds: Bonds,
 ) -> Result<(Arc<Lane>, NewJob)> {
     let key = LaneKey {
         tenant: live.source.tenant,
@@ -248,7 +279,8 @@ async fn job(
     };
     let lane = context.directory.lane(key).await?;
     let max_attempts = context.directory.max_attempts(&lane, None).await?;
-    Ok((lane.clone(), NewJob { lane: lane.id, max_attempts, order }))
+    let Bonds { order, thread, coalesce } = bonds;
+    Ok((lane.clone(), NewJob { lane: lane.id, max_attempts, order, thread, coalesce }))
 }
 
 /// The keys that make a repeat a duplicate. An event without an id of its own goes by its body's hash and its

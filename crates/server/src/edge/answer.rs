@@ -6,7 +6,6 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use wakepost_domain::WorkId;
 use wakepost_domain::receipt::Verdict;
 use wakepost_domain::work::WorkKind;
 use wakepost_providers::Answer;
@@ -82,10 +81,10 @@ pub fn stored(status: StatusCode, verdict: Verdict, outcomes: &[Outcome]) -> Res
 }
 
 fn one(outcome: &Outcome) -> String {
-    let Outcome { verdict, event, has_job } = outcome;
-    let job = match has_job {
-        true => format!(",\"job_id\":\"{}\"", WorkId::first_of(*event).text(WorkKind::Job)),
-        false => String::new(),
+    let Outcome { verdict, event, job } = outcome;
+    let job = match job {
+        Some(work) => format!(",\"job_id\":\"{}\"", work.text(WorkKind::Job)),
+        None => String::new(),
     };
     format!("{{\"status\":\"{}\",\"event_id\":\"{event}\"{job}}}", verdict.as_str())
 }

@@ -6,6 +6,7 @@
 mod accept;
 mod answer;
 mod body;
+mod bonds;
 mod describe;
 mod faults;
 mod handler;

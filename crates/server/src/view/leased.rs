@@ -7,15 +7,22 @@ use wakepost_domain::event::Event;
 use wakepost_domain::{EventId, SourceId, WorkId};
 use wakepost_store::Result;
 use wakepost_store::moves::{Claimed, JobState};
-use wakepost_store::vault::{Sealed, Slot};
+use wakepost_store::vault::{Sealed, Slot, TenantKey};
 
 use super::{Content, envelope, open_json};
 use crate::context::Context;
 
 /// Puts leased jobs together. Rows are read in batches, whatever the number of jobs.
 pub async fn leased(context: &Context, claimed: &[Claimed]) -> Result<Vec<Value>> {
-    let ids: Vec<_> =
-        claimed.iter().filter_map(|item| Some((item.ticket.tenant, item.event?))).collect();
+    let joined = joined(context, claimed).await?;
+    let of = |item: &Claimed| {
+        let more = joined.get(&item.ticket.work).into_iter().flatten().copied();
+        item.event.into_iter().chain(more).collect::<Vec<EventId>>()
+    };
+    let ids: Vec<_> = claimed
+        .iter()
+        .flat_map(|item| of(item).into_iter().map(|event| (item.ticket.tenant, event)))
+        .collect();
     let works = claimed.iter().map(|item| item.ticket.work).collect();
     let lanes: Vec<_> = claimed.iter().map(|item| item.lane).collect();
     let events = async {
@@ -40,6 +47,7 @@ pub async fn leased(context: &Context, claimed: &[Claimed]) -> Result<Vec<Value>
         bodies: bodies.into_iter().chain(shared).collect(),
         states: states.into_iter().collect(),
         names: lanes.iter().map(|lane| (lane.id, lane.key.name.clone())).collect(),
+        joined,
     };
     let mut jobs = Vec::with_capacity(claimed.len());
     for item in claimed {
@@ -53,6 +61,21 @@ struct Rows {
     bodies: HashMap<EventId, Sealed>,
     states: HashMap<WorkId, JobState>,
     names: HashMap<wakepost_domain::lane::LaneId, String>,
+    /// The events that joined each item, in order.
+    joined: HashMap<WorkId, Vec<EventId>>,
+}
+
+/// The events that joined items. Only what runs in order is ever joined, so the usual claim asks nothing.
+async fn joined(context: &Context, claimed: &[Claimed]) -> Result<HashMap<WorkId, Vec<EventId>>> {
+    let orderly = claimed.iter().filter(|item| item.ticket.ordered && item.event.is_some());
+    let orderly: Vec<WorkId> = orderly.map(|item| item.ticket.work).collect();
+    let mut joined: HashMap<WorkId, Vec<EventId>> = HashMap::new();
+    if !orderly.is_empty() {
+        for (work, event) in context.store.joined(orderly).await? {
+            joined.entry(work).or_default().push(event);
+        }
+    }
+    Ok(joined)
 }
 
 async fn one(context: &Context, item: &Claimed, rows: &mut Rows) -> Result<Value> {
@@ -64,16 +87,17 @@ async fn one(context: &Context, item: &Claimed, rows: &mut Rows) -> Result<Value
     let event = item.event.and_then(|id| rows.events.remove(&id));
     let envelope = match &event {
         None => Value::Null,
-        Some(event) => {
-            let source = context.directory.source(event.source).await?;
-            let body = event.body();
-            let content = match rows.bodies.get(&body) {
-                Some(sealed) => Some(Content::decode(&key.open(Slot::Content(body), sealed)?)?),
-                None => None,
-            };
-            envelope(event, &slug, source.as_deref(), content.as_ref())
-        }
+        Some(event) => envelope_of(context, &key, &slug, event, rows).await?,
     };
+    let mut events = Vec::new();
+    for id in rows.joined.get(&work).into_iter().flatten() {
+        if let Some(event) = rows.events.get(id) {
+            events.push(envelope_of(context, &key, &slug, event, rows).await?);
+        }
+    }
+    if !events.is_empty() {
+        events.insert(0, envelope.clone());
+    }
     let state = rows.states.remove(&work).unwrap_or_default();
     let document = |slot, record: Option<Sealed>| {
         record.map(|record| open_json(&key, slot, &record)).transpose()
@@ -82,7 +106,7 @@ async fn one(context: &Context, item: &Claimed, rows: &mut Rows) -> Result<Value
         Some(name) if !name.is_empty() => name.clone(),
         _ => shared_name(context, item, event.as_ref()).await?,
     };
-    Ok(json!({
+    let mut job = json!({
         "id": work.text(item.kind),
         "run_id": ticket.run_id(),
         "tenant": slug,
@@ -98,7 +122,27 @@ async fn one(context: &Context, item: &Claimed, rows: &mut Rows) -> Result<Value
         "checkpoint": document(Slot::Checkpoint(work), state.checkpoint)?,
         "scope": item.scope.to_string(),
         "traceparent": traceparent(item),
-    }))
+    });
+    if !events.is_empty() {
+        job["events"] = events.into();
+    }
+    Ok(job)
+}
+
+async fn envelope_of(
+    context: &Context,
+    key: &TenantKey,
+    tenant: &str,
+    event: &Event,
+    rows: &Rows,
+) -> Result<Value> {
+    let source = context.directory.source(event.source).await?;
+    let body = event.body();
+    let content = match rows.bodies.get(&body) {
+        Some(sealed) => Some(Content::decode(&key.open(Slot::Content(body), sealed)?)?),
+        None => None,
+    };
+    Ok(envelope(event, tenant, source.as_deref(), content.as_ref()))
 }
 
 /// The name of a job whose lane is shared by many: its event's type, or what it was made with.

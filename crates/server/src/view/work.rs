@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use wakepost_domain::lane::Lane;
 use wakepost_domain::lease::run_id;
+use wakepost_domain::sequence::OUT_OF_ORDER;
 use wakepost_domain::work::{HeldReason, State, WorkKind};
 use wakepost_domain::{EventId, SourceId, Timestamp};
 use wakepost_store::moves::WorkRow;
@@ -118,14 +119,30 @@ pub fn name_of(row: &WorkRow, lane: Option<&Lane>) -> String {
     }
 }
 
-/// The view of a row.
-pub fn work_view(row: WorkRow, lane: Option<&Lane>, tenant: &str) -> WorkView {
+/// What an item waits for besides its time and its turn.
+fn waiting_on(row: &WorkRow) -> Option<&'static str> {
+    let early = || row.meta.flags.iter().any(|flag| flag == OUT_OF_ORDER);
+    match row.state {
+        _ if row.behind => Some("order_key"),
+        State::Scheduled if early() => Some("sequence"),
+        _ => None,
+    }
+}
+
+/// The view of a row, with all events it is about.
+pub fn work_view(
+    row: WorkRow,
+    events: Vec<EventId>,
+    lane: Option<&Lane>,
+    tenant: &str,
+) -> WorkView {
     let running = row.state == State::Running;
+    let waiting_on = waiting_on(&row);
     WorkView {
         kind: name_of(&row, lane),
         id: row.id.text(row.kind),
         event_id: row.event,
-        event_ids: row.event.into_iter().collect(),
+        event_ids: events,
         tenant: tenant.to_owned(),
         source: row.event.and(lane.and_then(|lane| lane.key.origin)).map(SourceId),
         status: row.state,
@@ -138,10 +155,10 @@ pub fn work_view(row: WorkRow, lane: Option<&Lane>, tenant: &str) -> WorkView {
         finished_at: row.finished_at,
         subject: row.subject,
         order_key: row.meta.order_key,
-        waiting_on: row.behind.then_some("order_key"),
+        waiting_on,
         flags: row.meta.flags,
         owner: row.meta.owner,
-        superseded_by: None,
+        superseded_by: row.meta.superseded_by,
         replayed_as: row.replayed_as.map(|id| id.text(row.kind)),
         parent_id: row.meta.parent_id,
         hops: 0,

@@ -413,12 +413,11 @@ pub async fn messages_and_claims_at_once_lose_no_message(harness: &impl Harness)
                 assert!(idle < 2000, "{} of {MESSAGES} are stuck", MESSAGES - seen);
                 continue;
             };
-            let events = world.events_of(&inbox, item.ticket.work).await.len();
+            idle = 0;
             let end = super::drafts::end(&item.ticket, Ending::Succeeded);
-            // Only a run that kept its lease to the end has done its work; it may have seen fewer.
+            // A run that was interrupted has done nothing: its messages come again.
             if world.settle(end).await.is_ok() {
                 seen += world.events_of(&inbox, item.ticket.work).await.len();
-                assert!(events <= MESSAGES);
             }
         }
         for call in said {

@@ -112,7 +112,7 @@ fn event_query(tenant: TenantId, filter: &EventFilter, page: Cursor) -> Query {
         }
     }
     if let Some(status) = &filter.status {
-        status_condition(&mut query, status);
+        status_condition(&mut query, tenant, status);
     }
     query.add(" ORDER BY id DESC LIMIT ?::bigint", i64::from(page.limit));
     query
@@ -152,7 +152,7 @@ pub fn owned(value: &str) -> String {
 
 /// Narrows events to those with an item in the state. Common states are looked up event by event, so that
 /// the limit ends the search early; rare ones are listed first.
-fn status_condition(query: &mut Query, status: &str) {
+fn status_condition(query: &mut Query, tenant: TenantId, status: &str) {
     let Some(state) = State::from_word(status) else {
         let route = if status == "unmapped" { Route::Unmapped } else { Route::Ignored };
         query.add(" AND route = ?::smallint", route as i16);
@@ -176,13 +176,18 @@ fn status_condition(query: &mut Query, status: &str) {
                        {or_forgotten})"
             )
         }
-        _ => format!(
-            " AND id IN (SELECT w.event_id FROM {table} w
-                         WHERE w.tenant = e.tenant AND w.state = ?::smallint
-                         UNION ALL
-                         SELECT j.event_id FROM {table} w JOIN joined j ON j.work_id = w.id
-                         WHERE w.tenant = e.tenant AND w.state = ?::smallint)"
-        ),
+        _ => {
+            // The tenant by its value, not by the event's: then the list is made once, not for each event.
+            let of = |column: &str, from: &str| {
+                format!("SELECT {column} FROM {from} WHERE w.tenant = ?::int AND w.state")
+            };
+            let joined = format!("{table} w JOIN joined j ON j.work_id = w.id");
+            query
+                .add(&format!(" AND id IN ({}", of("w.event_id", &format!("{table} w"))), tenant.0);
+            query.add(" = ?::smallint UNION ALL ", state as i16);
+            query.add(&of("j.event_id", &joined), tenant.0);
+            " = ?::smallint)".to_owned()
+        }
     };
     query.add(&condition, state as i16);
 }

@@ -244,10 +244,8 @@ fn work_query(
         query.add(" AND subject = ?::text", owned(subject));
     }
     if let Some(thread) = &filter.thread {
-        query.add(
-            " AND event_id IN (SELECT e.id FROM events e WHERE e.tenant = w.tenant AND e.thread = ?::text)",
-            owned(thread),
-        );
+        query.add(" AND event_id IN (SELECT e.id FROM events e WHERE e.tenant = ?::int", tenant.0);
+        query.add(" AND e.thread = ?::text)", owned(thread));
     }
     let of_lane = |on: &str| {
         format!(" AND lane IN (SELECT l.id FROM lanes l WHERE l.tenant = w.tenant AND {on})")

@@ -66,6 +66,27 @@ pub struct FieldFlags {
     /// Whether a repeated body is a duplicate too
     #[arg(long, value_name = "true|false")]
     dedup_body: Option<bool>,
+    /// Run events one at a time, in order, that have the same value here (/ticket/id)
+    #[arg(long, value_name = "POINTER")]
+    order_by: Option<String>,
+    /// Where the number of an event is among those; a later one waits for a missing one
+    #[arg(long, value_name = "POINTER")]
+    sequence_by: Option<String>,
+    /// How long it waits
+    #[arg(long, value_name = "SECONDS")]
+    order_wait_s: Option<u64>,
+    /// Let a newer event supersede a queued older one that has the same value here
+    #[arg(long, value_name = "POINTER")]
+    coalesce_by: Option<String>,
+    /// What a message does while its conversation is busy
+    #[arg(long, value_parser = ["queue", "merge", "interrupt", "off"])]
+    thread_policy: Option<String>,
+    /// How long a conversation must be quiet before its job runs
+    #[arg(long, value_name = "MILLISECONDS")]
+    quiet_ms: Option<u64>,
+    /// How long a job waits for quiet at most
+    #[arg(long, value_name = "MILLISECONDS")]
+    quiet_cap_ms: Option<u64>,
     /// How often its jobs are tried
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
@@ -100,6 +121,13 @@ impl FieldFlags {
             dedup_window_s: self.dedup_window_s,
             dedup_body: self.dedup_body,
             dedup_key: self.dedup_key,
+            order_by: self.order_by,
+            sequence_by: self.sequence_by,
+            order_wait_s: self.order_wait_s,
+            coalesce_by: self.coalesce_by,
+            thread_policy: self.thread_policy,
+            quiet_ms: self.quiet_ms,
+            quiet_cap_ms: self.quiet_cap_ms,
             filter: self.filter,
             priority: self.priority,
             executor: self.executor,

@@ -37,6 +37,10 @@ fn fields(session: &Session, source: &Source) -> Fields {
         format!("{} s", waits.join(", "))
     });
     let created = source.created_at.as_deref();
+    let order_wait = seconds(source.order_wait_s.filter(|_| source.sequence_by.is_some()));
+    let talks = source.thread_policy.as_deref().filter(|policy| *policy != "off");
+    let quiet = source.quiet_ms.zip(source.quiet_cap_ms).filter(|_| talks.is_some());
+    let quiet = quiet.map(|(quiet, cap)| format!("{quiet} ms, at most {cap} ms"));
     let mut fields = Fields::default()
         .line("source", Cell::new(&source.id))
         .line("provider", Cell::new(&source.provider))
@@ -61,6 +65,12 @@ fn fields(session: &Session, source: &Source) -> Fields {
         .line_if("dedup key", text(&source.dedup_key))
         .line_if("dedup window", seconds(source.dedup_window_s))
         .line_if("dedup body", source.dedup_body.map(|on| Cell::new(if on { "yes" } else { "no" })))
+        .line_if("in order by", text(&source.order_by))
+        .line_if("numbered by", text(&source.sequence_by))
+        .line_if("waits for a number", order_wait)
+        .line_if("coalesced by", text(&source.coalesce_by))
+        .line_if("thread policy", talks.map(Cell::new))
+        .line_if("waits for quiet", quiet.map(|text| Cell::new(&text)))
         .line_if("rate", source.rate_per_s.map(|rate| Cell::new(&format!("{rate} per s"))))
         .line_if("accepts from", list(&source.allow_from))
         .line_if("created", created.map(|at| Cell::new(&absolute(session.now, at))));

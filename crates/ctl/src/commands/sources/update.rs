@@ -12,7 +12,7 @@ use crate::output;
 use crate::session::Session;
 
 /// What has a default to go back to, by the name of its flag.
-const RESETTABLE: [&str; 18] = [
+const RESETTABLE: [&str; 25] = [
     "name",
     "executor",
     "filter",
@@ -26,6 +26,13 @@ const RESETTABLE: [&str; 18] = [
     "dedup-window-s",
     "dedup-key",
     "dedup-body",
+    "order-by",
+    "sequence-by",
+    "order-wait-s",
+    "coalesce-by",
+    "thread-policy",
+    "quiet-ms",
+    "quiet-cap-ms",
     "max-attempts",
     "backoff-s",
     "run-timeout-s",

@@ -7,6 +7,7 @@ use wakepost_domain::executor::{BUDGET_S_MAX, Executor};
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN, RUN_TIMEOUT_MAX};
 use wakepost_domain::limits;
 use wakepost_domain::source::{Source, SourceConfig};
+use wakepost_domain::thread::ThreadPolicy;
 use wakepost_domain::work::Priority;
 use wakepost_providers::{Provider, Template};
 
@@ -69,6 +70,33 @@ pub struct SourceBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>, max_length = 500)]
     order_by: Option<Option<String>>,
+    /// Where it holds the number of an event among those with the same value, as a JSON pointer; needs `order_by`. A
+    /// later event waits for a missing one.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, max_length = 500)]
+    sequence_by: Option<Option<String>>,
+    /// How long it waits; then it runs, flagged `out_of_order`.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, minimum = 0, maximum = 86400)]
+    order_wait_s: Option<Option<u64>>,
+    /// Where it holds what makes a newer event supersede a queued older one, as a JSON pointer: the older one's job
+    /// is cancelled. With `order_by`, only among those of one order value.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, max_length = 500)]
+    coalesce_by: Option<Option<String>>,
+    /// What a message does while its thread is busy: `queue`, `merge`, `interrupt`, or `off`. `merge` by default for
+    /// messaging platforms, else `off`. Not beside `order_by` or `coalesce_by`.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<schema::ThreadPolicy>)]
+    thread_policy: Option<Option<ThreadPolicy>>,
+    /// How long a thread must be quiet before its job runs.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, minimum = 0, maximum = 3600000)]
+    quiet_ms: Option<Option<u64>>,
+    /// How long a job waits for quiet at most, from its first message on.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, minimum = 0, maximum = 3600000)]
+    quiet_cap_ms: Option<Option<u64>>,
     /// Which event types make a job (`issues.*`); empty: all.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Vec<schema::Name>>, max_items = 100)]
@@ -157,6 +185,12 @@ impl SourceBody {
         set(&mut target.dedup_body, self.dedup_body);
         set(&mut target.dedup_key, self.dedup_key);
         set(&mut target.order_by, self.order_by);
+        set(&mut target.sequence_by, self.sequence_by);
+        set(&mut target.order_wait_s, self.order_wait_s);
+        set(&mut target.coalesce_by, self.coalesce_by);
+        set(&mut target.thread_policy, self.thread_policy);
+        set(&mut target.quiet_ms, self.quiet_ms);
+        set(&mut target.quiet_cap_ms, self.quiet_cap_ms);
         set(&mut target.filter, self.filter.map(Option::unwrap_or_default));
         set(&mut target.priority, self.priority);
         set(&mut target.executor, self.executor);
@@ -168,7 +202,7 @@ impl SourceBody {
         set(&mut target.rate_per_s, self.rate_per_s);
         set(&mut target.owner, self.owner);
         set(&mut target.allow_from, self.allow_from.map(Option::unwrap_or_default));
-        Ok(())
+        check_order(target)
     }
 
     fn check(&self) -> Result<(), ApiError> {
@@ -190,13 +224,12 @@ impl SourceBody {
             Template::read("dedup_key", template)
                 .map_err(|problem| ApiError::field(problem.field, problem.message))?;
         }
-        if let Some(pointer) = self.order_by.iter().flatten().next() {
-            if pointer.len() > limits::KEY_CHARS_MAX {
-                return Err(ApiError::field("order_by", "must have at most 500 bytes"));
-            }
-            Template::pointer("order_by", pointer)
-                .map_err(|problem| ApiError::field(problem.field, problem.message))?;
-        }
+        check_pointer("order_by", &self.order_by)?;
+        check_pointer("sequence_by", &self.sequence_by)?;
+        check_pointer("coalesce_by", &self.coalesce_by)?;
+        range("order_wait_s", self.order_wait_s.flatten(), 0, 24 * 3600)?;
+        range("quiet_ms", self.quiet_ms.flatten(), 0, QUIET_MS_MAX)?;
+        range("quiet_cap_ms", self.quiet_cap_ms.flatten(), 0, QUIET_MS_MAX)?;
         if let Some(rate) = self.rate_per_s.flatten()
             && !(rate > 0.0 && rate <= 1e6)
         {
@@ -223,6 +256,46 @@ impl SourceBody {
             }
         }
         Ok(())
+    }
+}
+
+/// The longest wait for quiet: an hour.
+const QUIET_MS_MAX: u64 = 3_600_000;
+
+fn check_pointer(field: &str, pointer: &Option<Option<String>>) -> Result<(), ApiError> {
+    let Some(pointer) = pointer.iter().flatten().next() else {
+        return Ok(());
+    };
+    if pointer.len() > limits::KEY_CHARS_MAX {
+        return Err(ApiError::field(field, "must have at most 500 bytes"));
+    }
+    Template::pointer(field, pointer)
+        .map(|_| ())
+        .map_err(|problem| ApiError::field(problem.field, problem.message))
+}
+
+/// What must fit together, whichever of it was set now.
+fn check_order(config: &SourceConfig) -> Result<(), ApiError> {
+    let refused = |field: &str, message: &str| Err(ApiError::field(field, message));
+    let ordered = config.order_by.is_some();
+    let talks = config.thread_policy.is_some_and(|policy| policy != ThreadPolicy::Off);
+    match config {
+        _ if config.sequence_by.is_some() && !ordered => {
+            refused("sequence_by", "needs order_by: numbers count among events of one order value")
+        }
+        _ if config.order_wait_s.is_some() && config.sequence_by.is_none() => {
+            refused("order_wait_s", "needs sequence_by: it is how long a later number waits")
+        }
+        _ if talks && ordered => {
+            refused("thread_policy", "stands beside order_by: a message is in order by its thread")
+        }
+        _ if talks && config.coalesce_by.is_some() => {
+            refused("thread_policy", "stands beside coalesce_by: choose one")
+        }
+        SourceConfig { quiet_ms: Some(quiet), quiet_cap_ms: Some(cap), .. } if cap < quiet => {
+            refused("quiet_cap_ms", "must not be less than quiet_ms")
+        }
+        _ => Ok(()),
     }
 }
 

@@ -116,7 +116,6 @@ async fn a_wrong_parameter_is_refused_by_name() {
     for (query, field) in [
         ("/jobs?status=lost", "status"),
         ("/jobs?source=x", "source"),
-        ("/jobs?thread=1", "thread"),
         ("/inbox?since=yesterday", "since"),
         ("/inbox?status=lost", "status"),
         ("/dead-letters?kind=letter", "kind"),
