@@ -31,6 +31,23 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Answers everything that was said in the thread, at once.
+async fn answer(http: &Http, path: &str, token: &str, job: &Value) -> anyhow::Result<String> {
+    let said = |envelope: &Value| envelope["message"]["text"].as_str().map(str::to_owned);
+    let events = job["events"].as_array();
+    let said: Vec<String> = match events {
+        Some(events) => events.iter().filter_map(said).collect(),
+        None => said(&job["envelope"]).into_iter().collect(),
+    };
+    let interim = json!({"lease_token": token, "text": "Looking into it…"});
+    http.call(Method::POST, &format!("{path}/reply"), Some(interim)).await?;
+    tokio::time::sleep(READING * 2).await;
+    Ok(format!(
+        "You asked: **{}** It ran out of disk; I freed some and started it again.",
+        said.join(" – ")
+    ))
+}
+
 async fn work() -> anyhow::Result<String> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
@@ -40,6 +57,9 @@ async fn work() -> anyhow::Result<String> {
     let path = format!("/api/v1/jobs/{}", variable("WAKEPOST_JOB_ID")?);
     let token = variable("WAKEPOST_LEASE_TOKEN")?;
 
+    if job["envelope"]["provider"] == "slack" {
+        return answer(&http, &path, &token, &job).await;
+    }
     let issue = &job["envelope"]["data"]["issue"];
     let title = issue["title"].as_str().unwrap_or("the issue");
     eprintln!("reading {title:?}");

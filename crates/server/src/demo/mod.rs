@@ -6,6 +6,7 @@
 
 pub mod agent;
 mod http;
+mod slack;
 mod story;
 
 use std::process::ExitCode;

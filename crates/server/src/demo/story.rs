@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use wakepost_providers::{SignedRequest, registry};
 
 use super::http::Http;
+use super::slack;
 use crate::app::App;
 use crate::config::{Config, ExecCommand, Flags, load};
 
@@ -47,6 +48,8 @@ pub async fn tell(directory: &Path) -> anyhow::Result<()> {
     let done = wait_for(&http, &job, &say, "done", |job| job["status"] == "succeeded").await?;
 
     let story = http.call(Method::GET, &format!("/api/v1/inbox/{event}"), None).await?;
+    println!();
+    slack::tell(&http, &say).await?;
     println!();
     print_end(&story, &done);
     context.stop.cancel();

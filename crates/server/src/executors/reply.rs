@@ -2,7 +2,7 @@
 
 use wakepost_domain::effect::{EffectState, OnDoubt};
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{EventId, Ulid};
+use wakepost_domain::{EventId, Ulid, WorkId};
 use wakepost_providers::{
     Answered, Exchange, Mailed, Outgoing, OutgoingMail, Replies, ReplyError, ReplyFailure, Step,
 };
@@ -91,12 +91,11 @@ struct Answering {
 
 impl Answering {
     async fn find(context: &Context, row: &WorkRow) -> Result<Option<Answering>> {
-        let Some(id) = row.event else {
+        let Some(first) = row.event else {
             return Ok(None);
         };
-        let Some(event) =
-            context.store.event(row.tenant, answered_event(context, row, id).await?).await?
-        else {
+        let answered = last_event(context, row, first).await?;
+        let Some(event) = context.store.event(row.tenant, answered).await? else {
             return Ok(None);
         };
         let Some(live) = context.directory.source(event.source).await? else {
@@ -164,9 +163,16 @@ impl Answering {
     }
 }
 
-/// The event that is answered: the last that the job is about.
-async fn answered_event(_: &Context, _: &WorkRow, event: EventId) -> Result<EventId> {
-    Ok(event)
+/// The event that is answered: the last that the job is about, if its thread went on.
+async fn last_event(context: &Context, row: &WorkRow, first: EventId) -> Result<EventId> {
+    let job = row.meta.parent_id.as_deref().and_then(|id| WorkId::parse(id, WorkKind::Job).ok());
+    match job {
+        None => Ok(first),
+        Some(job) => {
+            let events = context.store.events_of_work(row.tenant, job).await?;
+            Ok(events.last().copied().unwrap_or(first))
+        }
+    }
 }
 
 /// One part on its way.
