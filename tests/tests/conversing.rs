@@ -33,7 +33,7 @@ const THREAD: &str = "1700000000.000100";
 
 async fn slack(api: &Api, fields: Value) -> Source {
     let mut all = json!({"settings": {}, "quiet_ms": 0});
-    all.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    all.as_object_mut().expect("fields").extend(fields.as_object().expect("fields").clone());
     api.source_with("slack", all).await
 }
 
@@ -58,11 +58,11 @@ async fn rapid_messages_become_one_job(database: Database) {
     let again = gateway.send(&source, &event).await.is(200).json();
     assert_eq!((&again["status"], &again["job_id"]), (&json!("duplicate"), &first["job_id"]));
 
-    let job = first["job_id"].as_str().unwrap();
+    let job = first["job_id"].as_str().expect("an id");
     let shown = api.show_job(job).await;
     let ids = json!([first["event_id"], second["event_id"]]);
     assert_eq!((&shown["status"], &shown["event_ids"]), (&json!("scheduled"), &ids));
-    let joined = format!("/inbox/{}", second["event_id"].as_str().unwrap());
+    let joined = format!("/inbox/{}", second["event_id"].as_str().expect("an id"));
     let story = api.get(&joined).await.is(200).json();
     assert_eq!((&story["status"], &story["work"][0]["id"]), (&json!("scheduled"), &json!(job)));
     let thread = format!("A_1:T_ACME:C_1:{THREAD}");
@@ -78,7 +78,7 @@ async fn rapid_messages_become_one_job(database: Database) {
     let lease = gateway.worker("w").wait().await;
     assert_eq!(lease.id(), job);
     assert_eq!(lease.job["envelope"]["message"]["text"], "100001");
-    let events = lease.job["events"].as_array().unwrap();
+    let events = lease.job["events"].as_array().expect("a list");
     let texts: Vec<&Value> = events.iter().map(|event| &event["message"]["text"]).collect();
     assert_eq!(texts, ["100001", "100002", "100003"]);
     lease.complete(json!({})).await.is(200);
@@ -97,7 +97,7 @@ async fn a_message_while_a_job_runs_makes_the_next(database: Database) {
     assert_ne!(next["job_id"], first["job_id"]);
     assert_eq!(say(&gateway, &source, "100003").await["job_id"], next["job_id"]);
     assert!(worker.lease().await.is_none(), "one run at a time");
-    let shown = api.show_job(next["job_id"].as_str().unwrap()).await;
+    let shown = api.show_job(next["job_id"].as_str().expect("an id")).await;
     assert_eq!(shown["waiting_on"], "order_key");
     running.complete(json!({})).await.is(200);
     assert_eq!(worker.wait().await.job["id"], next["job_id"]);
@@ -118,7 +118,7 @@ async fn an_interrupting_message_takes_the_lease_away(database: Database) {
     let again = worker.wait().await;
     assert_eq!((again.id(), again.attempt()), (running.id(), 1));
     assert!(again.fence() > running.fence());
-    assert_eq!(again.job["events"].as_array().unwrap().len(), 2);
+    assert_eq!(again.job["events"].as_array().expect("a list").len(), 2);
     let shown = api.show_job(again.id()).await;
     assert_eq!(shown["runs"][0]["outcome"], "interrupted");
     again.complete(json!({})).await.is(200);
@@ -134,7 +134,7 @@ async fn a_reply_starts_a_job_only_in_a_thread_the_agent_is_in(database: Databas
     };
     let stranger = reply("100001").await;
     assert_eq!((&stranger["status"], &stranger["job_id"]), (&json!("ignored"), &Value::Null));
-    let ignored = format!("/inbox/{}", stranger["event_id"].as_str().unwrap());
+    let ignored = format!("/inbox/{}", stranger["event_id"].as_str().expect("an id"));
     assert_eq!(api.get(&ignored).await.json()["status"], "ignored");
     // The agent is spoken to in that thread, and is in it from then on.
     say(&gateway, &source, "100002").await;
@@ -153,7 +153,7 @@ async fn a_replayed_conversation_has_all_its_messages(database: Database) {
     let lease = worker.wait().await;
     let events = lease.job["events"].clone();
     lease.fail("no").await.is(200);
-    let path = format!("/jobs/{}/replay", first["job_id"].as_str().unwrap());
+    let path = format!("/jobs/{}/replay", first["job_id"].as_str().expect("an id"));
     let replayed = api.post(&path, json!({"note": "again"})).await.is(202).json();
     let again = worker.wait().await;
     assert_eq!((&again.job["id"], &again.job["events"]), (&replayed["job_id"], &events));
@@ -240,7 +240,7 @@ async fn fields_that_do_not_fit_together_are_refused(database: Database) {
     let api = gateway.admin();
     let refused = async |fields: Value, field: &str| {
         let mut body = json!({"provider": "stripe", "secret": "whsec_0123456789abcdef"});
-        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        body.as_object_mut().expect("fields").extend(fields.as_object().expect("fields").clone());
         api.post("/sources", body).await.refuses_field(field);
     };
     refused(json!({"sequence_by": "/n"}), "sequence_by").await;

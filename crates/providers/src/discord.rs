@@ -160,8 +160,8 @@ const SETTINGS: &[Setting] = &[
     Setting::optional(
         "bot_token",
         "Bot token",
-        "Under Bot in the developer portal. Only an answer later than 15 minutes after the command needs it; the bot \
-         must then be allowed to write in the channel.",
+        "Under Bot in the developer portal. Only an answer later than 15 minutes after the command needs it; the \
+         bot must then be allowed to write in the channel.",
     )
     .secret(),
     Setting::optional(

@@ -131,6 +131,8 @@ pub(crate) mod tests {
     use aws_lc_rs::encoding::AsDer;
     use aws_lc_rs::rsa::KeySize;
     use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use http::StatusCode;
 
     use super::*;
@@ -170,11 +172,11 @@ pub(crate) mod tests {
         let fields: Vec<_> = form_urlencoded::parse(&call.body).into_owned().collect();
         assert_eq!(fields[0].1, GRANT_TYPE);
         let (signed, signature) = fields[1].1.rsplit_once('.').unwrap();
-        let signature = Encoding::Base64Url.decode(signature).unwrap();
+        let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
         let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, &key().1);
         assert!(public.verify(signed.as_bytes(), &signature).is_ok());
         let part = |text: &str| -> Value {
-            serde_json::from_slice(&Encoding::Base64Url.decode(text).unwrap()).unwrap()
+            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).unwrap()).unwrap()
         };
         let (head, claims) = signed.split_once('.').unwrap();
         assert_eq!(part(head), json!({"alg": "RS256", "typ": "JWT", "kid": "k1"}));

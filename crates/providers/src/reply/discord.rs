@@ -135,10 +135,8 @@ impl Interaction {
 
 fn read(answered: &Answered<'_>, interaction: &Interaction, replaces: bool) -> Step {
     let said = answer::json(answered);
-    if answered.status.is_success() {
-        if let Some(id) = id_at(&said, "/id") {
-            return Step::Posted(Some(id));
-        }
+    if let Some(id) = id_at(&said, "/id").filter(|_| answered.status.is_success()) {
+        return Step::Posted(Some(id));
     }
     let told = text_at(&said, "/message").map(|text| without(text, &interaction.token));
     let failure = answer::failure(answered, true, NAME, told.as_deref());

@@ -34,33 +34,15 @@ impl Replies for GoogleDocsReplies {
     }
 
     fn post<'a>(&self, part: &Outgoing<'a>) -> Result<Box<dyn Exchange + Send + 'a>, ReplyError> {
-        let comment = Comment::of(part)?;
-        let mut url = comment.replies_url.clone();
-        let mut method = Method::POST;
-        if let Some(id) = part.replaces {
-            url = format!("{url}/{}", segment(id)?);
-            method = Method::PATCH;
-        }
-        let body = json!({"content": part.text});
-        let call = ApiCall { method, ..ApiCall::json(format!("{url}?fields=id"), &body) };
-        let replaces = part.replaces.is_some();
-        Ok(Box::new(Posting { token: Some(token(part)?), call: Some(call), replaces }))
+        Ok(Box::new(Posting::new(&Comment::of(part)?, part)?))
     }
 
     fn look_up<'a>(
         &self,
         part: &Outgoing<'a>,
     ) -> Option<Result<Box<dyn Exchange + Send + 'a>, ReplyError>> {
-        let look_up = || {
-            Ok(LookUp {
-                comment: Comment::of(part)?,
-                text: part.text,
-                token: Some(token(part)?),
-                bearer: None,
-                pages: 0,
-            })
-        };
-        Some(look_up().map(|look_up| Box::new(look_up) as Box<dyn Exchange + Send + 'a>))
+        let look_up = Comment::of(part).and_then(|comment| LookUp::new(comment, part));
+        Some(look_up.map(|look_up| Box::new(look_up) as Box<dyn Exchange + Send + 'a>))
     }
 
     fn is_repeatable(&self, part: &Outgoing<'_>) -> bool {
@@ -89,13 +71,18 @@ impl Comment {
         let events = GoogleDocs.map(part.request, part.settings).map_err(|_| unanswerable())?;
         let event = events.into_iter().nth(part.part_of_body).ok_or_else(unanswerable)?;
         let message = event.message.ok_or_else(unanswerable)?;
-        let (file, comment) = message.thread_id.split_once(':').ok_or_else(unanswerable)?;
         let api = base(part.settings, "api_url", API_URL)?;
+        let replies_url = Comment::replies_url(api, &message.thread_id)?;
+        Ok(Comment { replies_url, made_at: event.occurred_at })
+    }
+
+    /// From file : comment.
+    fn replies_url(api: &str, thread_id: &str) -> Result<String, ReplyError> {
+        let parts = thread_id.split_once(':');
+        let (file, comment) =
+            parts.ok_or_else(|| ReplyError::unanswerable("its thread id is not Google's"))?;
         let (file, comment) = (segment(file)?, segment(comment)?);
-        Ok(Comment {
-            replies_url: format!("{api}/drive/v3/files/{file}/comments/{comment}/replies"),
-            made_at: event.occurred_at,
-        })
+        Ok(format!("{api}/drive/v3/files/{file}/comments/{comment}/replies"))
     }
 }
 
@@ -138,12 +125,24 @@ fn send(mut call: ApiCall, answered: &Answered<'_>) -> Step {
 }
 
 impl Posting {
+    fn new(comment: &Comment, part: &Outgoing<'_>) -> Result<Posting, ReplyError> {
+        let url = &comment.replies_url;
+        let body = json!({"content": part.text});
+        let call = match part.replaces {
+            Some(id) => {
+                let url = format!("{url}/{}?fields=id", segment(id)?);
+                ApiCall { method: Method::PATCH, ..ApiCall::json(url, &body) }
+            }
+            None => ApiCall::json(format!("{url}?fields=id"), &body),
+        };
+        let replaces = part.replaces.is_some();
+        Ok(Posting { token: Some(token(part)?), call: Some(call), replaces })
+    }
+
     fn read(&self, answered: &Answered<'_>) -> Step {
         let said = answer::json(answered);
-        if answered.status.is_success() {
-            if let Some(id) = text_at(&said, "/id") {
-                return Step::Posted(Some(id.to_owned()));
-            }
+        if let Some(id) = text_at(&said, "/id").filter(|_| answered.status.is_success()) {
+            return Step::Posted(Some(id.to_owned()));
         }
         let failure = failure(answered, &said, true);
         let replaced_is_gone = self.replaces && answered.status == 404;
@@ -185,7 +184,12 @@ impl Exchange for LookUp<'_> {
     }
 }
 
-impl LookUp<'_> {
+impl<'a> LookUp<'a> {
+    fn new(comment: Comment, part: &Outgoing<'a>) -> Result<LookUp<'a>, ReplyError> {
+        let token = Some(token(part)?);
+        Ok(LookUp { comment, text: part.text, token, bearer: None, pages: 0 })
+    }
+
     fn page(&mut self, page: Option<&str>) -> Step {
         if self.pages == PAGES_MAX {
             let error = format!("it is not among the first {PAGES_MAX} pages that Google shows");
@@ -233,5 +237,107 @@ impl LookUp<'_> {
         let is_ours = reply.pointer("/author/me").and_then(Value::as_bool) == Some(true);
         let says_it = text_at(reply, "/content").map(str::trim) == Some(self.text.trim());
         is_ours && is_later && says_it
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::google::token::tests::service_account;
+    use crate::reply::tests::{calls, outgoing, sent};
+    use crate::request::SignedRequest;
+    use crate::testing::{NOW, settings};
+
+    const TOKEN: (u16, &str) = (200, r#"{"access_token":"ya29.a"}"#);
+
+    /// Runs what is made of a comment and a part against these answers.
+    fn run(
+        replaces: Option<&str>,
+        answers: &[(u16, &str)],
+        make: impl for<'a> Fn(Comment, &Outgoing<'a>) -> Box<dyn Exchange + 'a>,
+    ) -> (Vec<(ApiCall, bool)>, Step) {
+        let account = service_account("https://token.example/t");
+        let settings = settings(&[("service_account", &account)]);
+        let request = SignedRequest::post("https://hooks.example/", "{}");
+        let request = request.as_request();
+        let part = Outgoing { replaces, ..outgoing(&request, &settings, "Done.") };
+        let replies_url = Comment::replies_url("https://api.example", "f 1:c/2").unwrap();
+        calls(make(Comment { replies_url, made_at: Some(NOW) }, &part), answers)
+    }
+
+    fn post(replaces: Option<&str>, answers: &[(u16, &str)]) -> (Vec<(ApiCall, bool)>, Step) {
+        run(replaces, answers, |comment, part| Box::new(Posting::new(&comment, part).unwrap()))
+    }
+
+    fn look_up(answers: &[(u16, &str)]) -> Step {
+        run(None, answers, |comment, part| Box::new(LookUp::new(comment, part).unwrap())).1
+    }
+
+    #[test]
+    fn a_reply_is_posted_with_a_token_fetched_first() {
+        let (made, step) = post(None, &[TOKEN, (200, r#"{"id":"r1"}"#)]);
+        assert_eq!(step, Step::Posted(Some("r1".to_owned())));
+        let [(token, false), (reply, true)] = &made[..] else { panic!("{made:?}") };
+        assert_eq!(token.url, "https://token.example/t");
+        let at = "https://api.example/drive/v3/files/f%201/comments/c%2F2/replies";
+        assert_eq!((reply.method.as_str(), &*reply.url), ("POST", &*format!("{at}?fields=id")));
+        assert_eq!(reply.headers["authorization"], "Bearer ya29.a");
+        assert_eq!(sent(reply), json!({"content": "Done."}));
+        let (made, _) = post(Some("r0"), &[TOKEN, (200, r#"{"id":"r0"}"#)]);
+        assert_eq!(made[1].0.method, Method::PATCH);
+        assert_eq!(made[1].0.url, format!("{at}/r0?fields=id"));
+    }
+
+    #[test]
+    fn googles_errors_are_sorted() {
+        let limit = r#"{"error":{"message":"slow","errors":[{"reason":"rateLimitExceeded"}]}}"#;
+        for (answers, retryable, doubtful, gone) in [
+            (&[(400, r#"{"error":"invalid_grant"}"#)][..], false, false, false),
+            (&[(503, "")], true, false, false),
+            (&[TOKEN, (403, limit)], true, false, false),
+            (&[TOKEN, (403, "{}")], false, false, false),
+            (&[TOKEN, (404, "{}")], false, false, true),
+            (&[TOKEN, (429, "{}")], true, false, false),
+            (&[TOKEN, (500, "{}")], true, true, false),
+            (&[TOKEN, (200, "not json")], true, true, false),
+        ] {
+            let (_, step) = post(Some("r0"), answers);
+            let Step::Failed(failure) = step else { panic!("{step:?}") };
+            let found = (failure.retryable, failure.doubtful, failure.replaced_is_gone);
+            assert_eq!(found, (retryable, doubtful, gone), "{answers:?}");
+        }
+    }
+
+    #[test]
+    fn a_reply_is_found_by_its_text_and_author_and_not_from_before() {
+        let page = |content: &str, me: bool, at: &str, next: &str| {
+            json!({"nextPageToken": next, "replies": [
+                {"id": "r1", "content": content, "author": {"me": me}, "createdTime": at}]})
+            .to_string()
+        };
+        let (after, before) = ("2023-11-14T22:13:21.000Z", "2023-11-14T22:13:19.000Z");
+        let found = page("Done.", true, after, "");
+        assert_eq!(look_up(&[TOKEN, (200, &found)]), Step::Posted(Some("r1".to_owned())));
+        for other in [
+            page("Done!", true, after, ""),
+            page("Done.", false, after, ""),
+            page("Done.", true, before, ""),
+        ] {
+            assert_eq!(look_up(&[TOKEN, (200, &other)]), Step::Absent, "{other}");
+            let more = other.replace(r#""nextPageToken":"""#, r#""nextPageToken":"n""#);
+            let step = look_up(&[TOKEN, (200, &more), (200, &found)]);
+            assert_eq!(step, Step::Posted(Some("r1".to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_look_up_that_is_not_carried_through_leaves_it_in_doubt() {
+        let endless = json!({"nextPageToken": "n", "replies": []}).to_string();
+        let mut pages = vec![TOKEN];
+        pages.extend(std::iter::repeat_n((200, endless.as_str()), PAGES_MAX));
+        for answers in [&pages[..], &[(500, "")], &[TOKEN, (500, "")], &[TOKEN, (200, "")]] {
+            let step = look_up(answers);
+            assert!(matches!(&step, Step::Failed(failure) if failure.doubtful), "{step:?}");
+        }
     }
 }

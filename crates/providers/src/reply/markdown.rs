@@ -1,9 +1,12 @@
 //! What agents write, Markdown, in the words of each platform.
 //!
-//! One walk over the parsed text for all of them; a [`Style`] says how each thing is written. HTML in the text is only
-//! text, so nothing that a platform would act on gets through by accident.
+//! One walk over the parsed text for all of them; a [`Style`] says how each thing is written. HTML in the text is
+//! only text, so nothing that a platform would act on gets through by accident.
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd, html};
+
+/// Lists in lists are indented this deep and no deeper, so that what comes out is never much longer than what went in.
+const INDENTS_MAX: usize = 8;
 
 /// How a platform writes what Markdown means.
 pub(super) struct Style {
@@ -293,7 +296,8 @@ impl<'s> Writer<'s> {
             _ => "• ".to_owned(),
         };
         self.word(&marker);
-        self.prefixes.push("  ".to_owned());
+        let is_shallow = self.prefixes.len() < INDENTS_MAX;
+        self.prefixes.push(if is_shallow { "  ".to_owned() } else { String::new() });
     }
 
     /// Code has lines of its own, without what begins the lines around it; in a quotation it is only text.

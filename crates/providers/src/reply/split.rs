@@ -150,7 +150,7 @@ impl Fence {
         let mark = line.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
         let count = line.chars().take_while(|c| *c == mark).count();
         let language = &line[count..];
-        let is_fence = count >= 3 && count <= FENCE_BYTES_MAX && !language.contains('`');
+        let is_fence = (3..=FENCE_BYTES_MAX).contains(&count) && !language.contains('`');
         is_fence.then(|| {
             let marks = line[..count].to_owned();
             let line = if line.len() <= FENCE_BYTES_MAX { line.to_owned() } else { marks.clone() };

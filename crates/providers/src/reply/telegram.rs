@@ -209,8 +209,16 @@ fn plain(marked: &str) -> String {
             '`' => in_code = !in_code,
             c if in_code => text.push(c),
             '*' | '_' | '~' | '[' => {}
-            // Between the text of a link and its address.
-            ']' => text.push(' '),
+            // The text of a link ends, and its address begins.
+            ']' => {
+                text.push(' ');
+                while let Some(c) = chars.next() {
+                    text.extend(if c == '\\' { chars.next() } else { Some(c) });
+                    if c == ')' {
+                        break;
+                    }
+                }
+            }
             c => text.push(c),
         }
     }
@@ -245,12 +253,14 @@ mod tests {
 
     #[test]
     fn without_its_marks_the_text_is_still_all_there() {
-        let marked = markdown::write("**b** a.b [t](https://a.example) `c_d`", &MARKDOWN_V2);
-        assert_eq!(plain(&marked), "b a.b t (https://a.example) c_d");
+        let marked = markdown::write("**b** a.b [t](https://a.example/x_(y)) `c_d`", &MARKDOWN_V2);
+        assert_eq!(plain(&marked), "b a.b t (https://a.example/x_(y)) c_d");
         assert_eq!(plain(&escape("1 * 2_3 [x] \\ `y`")), "1 * 2_3 [x] \\ `y`");
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
         #[test]
         fn what_is_escaped_is_plain_again(text in "\\PC{0,80}") {
             prop_assert_eq!(plain(&escape(&text)), text);

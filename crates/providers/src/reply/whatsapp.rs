@@ -85,10 +85,8 @@ fn body(part: &Outgoing<'_>, message: &Value) -> Option<Value> {
 
 fn read(answered: &Answered<'_>) -> Step {
     let said = answer::json(answered);
-    if answered.status.is_success() {
-        if let Some(id) = id_at(&said, "/messages/0/id") {
-            return Step::Posted(Some(id));
-        }
+    if let Some(id) = id_at(&said, "/messages/0/id").filter(|_| answered.status.is_success()) {
+        return Step::Posted(Some(id));
     }
     Step::Failed(failure(answered, &said))
 }

@@ -10,7 +10,7 @@ use wakepost_domain::{EventId, WorkId, limits};
 use super::Harness;
 use super::drafts::{EventDraft, Inbox};
 use super::world::{ALL, World, assert_lost, assert_near, failed_for_s, given_up};
-use crate::moves::{Accepted, EventFilter, Heartbeat, NewEvent, PruneBefore, WorkFilter};
+use crate::moves::{Accepted, EventFilter, Heartbeat, NewEvent, WorkFilter};
 
 const THREAD: &str = "T1:C1:100.1";
 
@@ -352,18 +352,14 @@ pub async fn joined_events_stay_as_long_as_their_job_needs_them(harness: &impl H
     let inbox = world.inbox().await;
     let job = world.said(world.message(&inbox, Merge)).await;
     let joined = world.joins(world.message(&inbox, Merge), job).await;
-    let prune = async || {
-        world.advance_s(3600).await;
-        let now = world.now().await;
-        let before = PruneBefore { bodies: now, events: now, runs: now, receipts: now };
-        while world.store.prune(before).await.unwrap().more {}
-        let kept = world.store.contents(vec![joined]).await.unwrap().len();
-        (kept, world.store.event(inbox.tenant, joined).await.unwrap().is_some())
-    };
-    assert_eq!(prune().await, (1, true), "its job lives");
+    world.much_later().await;
+    assert!(world.has_body(joined).await, "its job lives");
+    assert_eq!(world.stored(inbox.tenant, joined).await.route, Route::Joined);
     assert_eq!(world.events_of(&inbox, job).await, [first(job), joined]);
     world.run_to(&inbox, Ending::Succeeded).await;
-    assert_eq!(prune().await, (0, false));
+    world.much_later().await;
+    assert!(!world.has_body(joined).await);
+    assert!(world.store.event(inbox.tenant, joined).await.unwrap().is_none());
     assert!(world.store.joined(vec![job]).await.unwrap().is_empty());
 }
 

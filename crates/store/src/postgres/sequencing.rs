@@ -25,7 +25,7 @@ pub async fn stand(
     item: &mut NewWork,
 ) -> Result<()> {
     let number = sequence.number;
-    let first = first(tx, key).await?;
+    let first = first(tx, key, number).await?;
     let numbers = numbers(tx, key, first.as_ref()).await?;
     let mut next = numbers.expected();
     match numbers.turn(number) {
@@ -64,15 +64,21 @@ impl First {
     }
 }
 
-/// Differs from SQLite: a claim may take it at the same time, so it is locked.
-async fn first(tx: &Transaction<'_>, key: OrderKey) -> Result<Option<First>> {
-    let row = query_opt(
-        tx,
+/// Differs from SQLite: a claim may take it at the same time, so it is locked where it would step back. Only there: a
+/// claim walks past what is locked, and nobody would tell its lane.
+async fn first(tx: &Transaction<'_>, key: OrderKey, number: i64) -> Result<Option<First>> {
+    match first_as(tx, key, "").await? {
+        Some(first) if first.steps_back(number) => first_as(tx, key, "FOR UPDATE").await,
+        first => Ok(first),
+    }
+}
+
+async fn first_as(tx: &Transaction<'_>, key: OrderKey, lock: &str) -> Result<Option<First>> {
+    let sql = format!(
         "SELECT id, place, fence > 0, state <= 1 FROM work
-         WHERE order_key = $1::uuid AND NOT behind FOR UPDATE",
-        &[&key_uuid(key)],
-    )
-    .await?;
+         WHERE order_key = $1::uuid AND NOT behind {lock}"
+    );
+    let row = query_opt(tx, &sql, &[&key_uuid(key)]).await?;
     let first = |row: Row| -> Result<First> {
         Ok(First {
             id: WorkId(id(&row, 0)?),

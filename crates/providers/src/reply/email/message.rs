@@ -55,11 +55,15 @@ impl Answer {
         let is_listed = |one: &Address| to.iter().any(|to| to.address == one.address);
         let cc = others(everybody, |one| !is_own(one) && !is_listed(one));
         let html = markdown::to_html(text);
+        let is_id =
+            |id: &String| id.bytes().all(|b| b.is_ascii_graphic() && b != b'<' && b != b'>');
+        let answered = received.message_id.filter(is_id);
+        let known = received.references.into_iter().filter(is_id).collect();
         Ok(Answer {
             subject: subject(&received.subject),
             message_id: format!("{}@{}", id_of(key), from.domain()),
-            references: references(received.references, received.message_id.clone()),
-            in_reply_to: received.message_id,
+            references: references(known, answered.clone()),
+            in_reply_to: answered,
             text: text.to_owned(),
             html: format!(
                 "<!doctype html>\n<html><head><meta charset=\"utf-8\"></head><body>\n{html}</body></html>\n"

@@ -256,10 +256,8 @@ fn for_sendgrid(answer: &Answer) -> Value {
 
 fn read_resend(answered: &Answered<'_>) -> Step {
     let said = answer::json(answered);
-    if answered.status.is_success() {
-        if let Some(id) = text_at(&said, "/id") {
-            return Step::Posted(Some(id.to_owned()));
-        }
+    if let Some(id) = text_at(&said, "/id").filter(|_| answered.status.is_success()) {
+        return Step::Posted(Some(id.to_owned()));
     }
     let failure = answer::failure(answered, true, "Resend", text_at(&said, "/message"));
     Step::Failed(match text_at(&said, "/name") {

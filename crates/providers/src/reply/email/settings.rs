@@ -15,8 +15,8 @@ pub(crate) const FROM: Setting = Setting::for_replies(
 pub(crate) const REPLY_VIA: Setting = Setting::optional(
     "reply_via",
     "Replies by",
-    "How replies are sent: smtp, resend or sendgrid. If left out, by the service that receives the mail where that is \
-     Resend or SendGrid, else smtp.",
+    "How replies are sent: smtp, resend or sendgrid. If left out, by the service that receives the mail where that \
+     is Resend or SendGrid, else smtp.",
 )
 .example("smtp");
 

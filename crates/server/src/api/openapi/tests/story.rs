@@ -166,7 +166,8 @@ async fn receiving(world: &mut World) {
 }
 
 async fn answering(world: &mut World) {
-    let fields = json!({"provider": "telegram", "secret": "s", "settings": {"bot_token": "7:t"}});
+    let fields = json!({"provider": "telegram", "secret": "s", "quiet_ms": 0,
+        "settings": {"bot_token": "7:t"}});
     let source = world.post("/sources", fields, 201).await;
     let path = format!("/sources/{}/test", source["id"].as_str().unwrap());
     world.post(&path, json!({"event_type": "message"}), 200).await;
