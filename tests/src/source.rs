@@ -170,6 +170,7 @@ impl Source {
             url: &request.url,
             headers: &request.headers,
             body: &request.body,
+            fetched: None,
         };
         let mapped = self.provider.map(&asked, &self.settings).expect("a request it understands");
         mapped.into_iter().find_map(|mapped| mapped.dedup_key).expect("a dedup key")

@@ -32,6 +32,10 @@ pub struct LaneKey {
 /// An executor as part of a lane's key.
 pub type ExecutorKey = String;
 
+/// The executor of a lane in which events wait that only announce something. No job can name it: what a job
+/// chooses for itself is a JSON object.
+const EXPAND: &str = "expand";
+
 /// A lane with its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lane {
@@ -50,6 +54,21 @@ impl LaneKey {
             "{}\n{}\n{}\n{origin}\n{}\n{executor}",
             self.tenant.0, self.kind as i16, self.priority as i16, self.name
         )
+    }
+
+    /// The lane for those of its items whose event only announces something.
+    pub fn before_expansion(self) -> LaneKey {
+        LaneKey { executor: Some(EXPAND.to_owned()), ..self }
+    }
+
+    /// The lane for its items once their event is whole.
+    pub fn after_expansion(self) -> LaneKey {
+        LaneKey { executor: None, ..self }
+    }
+
+    /// Whether the gateway itself fetches here what events only announced.
+    pub fn expands(&self) -> bool {
+        self.executor.as_deref() == Some(EXPAND)
     }
 
     /// The executor named in the key, if any.

@@ -8,17 +8,24 @@ use wakepost_domain::envelope::{File, Mapped, Starts, Subject};
 use wakepost_domain::ports::Entropy;
 use wakepost_domain::work::Priority;
 
+use crate::exchange::{Exchange, Failure, OneCall};
+use crate::expansion::{Announces, Expanding, Expansion};
 use crate::freshness::Unit;
 use crate::mail::{ADDRESS, Headers, Mail, RECEIVED};
 use crate::mapping::{self, MapError};
+use crate::payload::{list_at, text_at};
 use crate::provider::{Facts, Keys, Provider, SignedHeader};
+use crate::registration::{Answered, ApiCall};
 use crate::reply::{Replies, email};
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
-use crate::settings::{ConfigError, Setting, Settings};
+use crate::settings::{self, ConfigError, Setting, Settings};
 use crate::standard_webhooks::{self, SVIX};
 use crate::verdict::{Check, Refusal, Verified};
 use crate::{header, payload, standard};
+
+/// Where its API is.
+const API_URL: &str = "https://api.resend.com";
 
 /// A Resend account's webhook.
 pub(crate) struct EmailResend;
@@ -60,7 +67,7 @@ impl Provider for EmailResend {
         let [kind, created] = payload::pick(request.body, ["/type", "/created_at"])?;
         let kind = kind.ok_or(MapError::Missing("/type"))?;
         let mapped = match &*kind {
-            RECEIVED => map_mail(request.body, settings)?,
+            RECEIVED => Announced::read(request)?.mail()?.map(RECEIVED, settings)?,
             kind => map_news(request, kind)?,
         };
         mapping::one(Mapped {
@@ -68,6 +75,41 @@ impl Provider for EmailResend {
             provider_request_id: header::request_id(request.headers),
             ..mapped
         })
+    }
+
+    /// With the mail itself beside what announced it.
+    fn data(&self, request: &Request<'_>, _part: usize) -> Value {
+        let mut data = payload::data(request);
+        if let (Some(fetched), Some(fields)) = (request.fetched, data.as_object_mut()) {
+            let email = serde_json::from_slice(fetched).unwrap_or_default();
+            fields.insert("email".to_owned(), email);
+        }
+        data
+    }
+
+    fn announces(&self, mapped: &Mapped) -> Option<Announces> {
+        (mapped.event_type == RECEIVED).then_some(Announces::Rest)
+    }
+
+    fn expand<'a>(
+        &'a self,
+        what: Expanding<'a>,
+    ) -> Result<Option<Box<dyn Exchange<Expansion> + 'a>>, ConfigError> {
+        let Ok([Some(id)]) = payload::pick(what.request.body, ["/data/email_id"]) else {
+            return Ok(None);
+        };
+        let key = settings::text(what.settings, "api_key")?
+            .ok_or_else(|| ConfigError::new("api_key", "is not set"))?;
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if !id.bytes().all(is_plain) {
+            return Ok(None);
+        }
+        let base = settings::text(what.settings, "api_url")?.unwrap_or(API_URL);
+        let base = base.trim_end_matches('/');
+        // Pictures within the text are named and not written out: a model could not read them there.
+        let url = format!("{base}/emails/receiving/{id}?html_format=cid");
+        let read = move |answered: &Answered<'_>| fetched(&what, answered);
+        Ok(Some(Box::new(OneCall::new(ApiCall::get(url, key)?, read))))
     }
 
     fn sample_keys(&self, _: &Settings, entropy: &dyn Entropy) -> Keys {
@@ -146,24 +188,75 @@ fn map_news(request: &Request<'_>, kind: &str) -> Result<Mapped, MapError> {
     })
 }
 
-/// The announcement has no headers but the Message-ID: who signed the mail, what it answers and whether a machine
-/// sent it is known only when it was fetched.
-fn map_mail(body: &[u8], settings: &Settings) -> Result<Mapped, MapError> {
-    let [id, message_id, from] =
-        payload::pick(body, ["/data/email_id", "/data/message_id", "/data/from"])?;
-    // The pass before has read every byte of the body, so this cannot fail.
-    let whole: Value = serde_json::from_slice(body).unwrap_or_default();
-    let list = |name: &str| whole.pointer(&format!("/data/{name}")).and_then(Value::as_array);
-    let texts = |name: &str| list(name).into_iter().flatten().filter_map(Value::as_str);
-    let mail = Mail {
-        headers: message_id.iter().map(|id| ("Message-ID", &**id)).collect::<Headers>(),
-        from: from.as_deref().ok_or(MapError::Missing("/data/from"))?,
-        to: ["to", "cc", "bcc", "received_for"].into_iter().flat_map(texts).collect(),
-        provider_id: id.as_deref(),
-        files: list("attachments").into_iter().flatten().map(file).collect(),
-        ..Mail::default()
-    };
-    mail.map(RECEIVED, settings)
+/// The fetched mail, as it completes the event.
+fn fetched(what: &Expanding<'_>, answered: &Answered<'_>) -> Result<Expansion, Failure> {
+    if !answered.status.is_success() {
+        return Err(Failure::of("Resend", answered));
+    }
+    let request = Request { fetched: Some(answered.body), ..what.request };
+    let whole = Announced::read(&request).ok().filter(|mail| mail.fetched.is_some());
+    let whole = whole.ok_or_else(|| Failure::passing("Resend answered with something else"))?;
+    let mail = whole.mail().map_err(|error| Failure::lasting(error.to_string()))?;
+    let ignored = mail.ignored(what.settings).map(str::to_owned);
+    Ok(Expansion::Rest { fetched: answered.body.to_vec(), ignored })
+}
+
+/// A mail as it was announced, and as it is where it was fetched.
+struct Announced {
+    data: Value,
+    fetched: Option<Value>,
+}
+
+impl Announced {
+    fn read(request: &Request<'_>) -> Result<Announced, MapError> {
+        let mut whole = payload::whole(request.body)?;
+        let data = whole.get_mut("data").map(Value::take).unwrap_or_default();
+        let fetched = request.fetched.and_then(|json| serde_json::from_slice(json).ok());
+        Ok(Announced { data, fetched: fetched.filter(Value::is_object) })
+    }
+
+    /// What names the mail is taken from the announcement, which is signed; the rest from the mail itself. The
+    /// announcement has no headers but the Message-ID: what the mail answers and whether a machine sent it is known
+    /// only when it was fetched.
+    fn mail(&self) -> Result<Mail<'_>, MapError> {
+        let text = |name: &str| text_at(&self.data, &format!("/{name}"));
+        let both = || std::iter::once(&self.data).chain(&self.fetched);
+        let lists = ["to", "cc", "bcc", "received_for"];
+        let to = both()
+            .flat_map(|mail| lists.into_iter().flat_map(|name| list_at(mail, &format!("/{name}"))));
+        let whole = self.fetched.as_ref();
+        let mut files = both().map(|mail| list_at(mail, "/attachments"));
+        Ok(Mail {
+            headers: headers(text("message_id"), whole),
+            from: text("from").ok_or(MapError::Missing("/data/from"))?,
+            to: to.filter_map(Value::as_str).collect(),
+            provider_id: text("email_id"),
+            text: whole.and_then(|mail| text_at(mail, "/text")),
+            html: whole.and_then(|mail| text_at(mail, "/html")),
+            files: files
+                .rfind(|files| !files.is_empty())
+                .unwrap_or_default()
+                .iter()
+                .map(file)
+                .collect(),
+            ..Mail::default()
+        })
+    }
+}
+
+/// Resend hands headers over as an object. Their order is lost, and with it who wrote them: a verdict on the mail's
+/// signature might be its sender's own. So no such verdict is read here, and nobody is taken as vouched for.
+fn headers(message_id: Option<&str>, whole: Option<&Value>) -> Headers {
+    let named = message_id.map(|id| ("Message-ID", id));
+    let all = whole.and_then(|mail| mail.get("headers")).and_then(Value::as_object);
+    let each = all.into_iter().flatten().flat_map(|(name, value)| {
+        let values = match value {
+            Value::Array(values) => values.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        values.iter().filter_map(move |value| Some((name.as_str(), value.as_str()?)))
+    });
+    named.into_iter().chain(each).collect()
 }
 
 fn file(attachment: &Value) -> File {
@@ -179,9 +272,11 @@ fn file(attachment: &Value) -> File {
 
 #[cfg(test)]
 mod tests {
+    use http::{HeaderMap, StatusCode};
     use serde_json::json;
 
     use super::*;
+    use crate::exchange::Step;
     use crate::testing::{self, NOW, settings};
     use crate::verdict::Why;
 
@@ -289,5 +384,102 @@ mod tests {
         assert_eq!(map_body(&odd), Err(MapError::Missing("/data/from")));
         assert_eq!(map_body(&json!({})), Err(MapError::Missing("/type")));
         assert!(map_body(&json!({"type": "email.received", "data": []})).is_err());
+    }
+
+    /// What the announced mail comes to with this answer.
+    fn expand(status: u16, answer: &Value) -> Step<Expansion> {
+        let request = signed(&mail());
+        let settings = settings(&[("api_key", "re_1"), ("address", "agent@corp.example")]);
+        let what = Expanding {
+            request: request.as_request(),
+            settings: &settings,
+            position: None,
+            now: NOW,
+        };
+        let mut exchange = EmailResend.expand(what).unwrap().unwrap();
+        let Step::Call(call) = exchange.next(None) else { panic!("a call") };
+        assert_eq!(call.method, "GET");
+        assert_eq!(call.url, "https://api.resend.com/emails/receiving/56761188?html_format=cid");
+        assert_eq!(call.headers["authorization"], "Bearer re_1");
+        let (status, headers) = (StatusCode::from_u16(status).unwrap(), HeaderMap::new());
+        let body = answer.to_string();
+        exchange.next(Some(&Answered { status, headers: &headers, body: body.as_bytes() }))
+    }
+
+    fn whole(headers: &Value) -> Value {
+        json!({
+            "object": "email", "id": "56761188", "from": "Ada <ada@acme.example>",
+            "to": ["agent@corp.example"], "cc": [], "bcc": [], "message_id": "<m1@acme.example>",
+            "subject": "Rocket", "text": "When does it start?\n", "html": "<p>no</p>",
+            "headers": headers,
+            "attachments": [{"id": "a1", "filename": "a.png", "content_type": "image/png"}],
+        })
+    }
+
+    #[test]
+    fn a_fetched_mail_has_its_text_its_conversation_and_its_files() {
+        let answer = whole(&json!({"references": "<m0@acme.example>", "x": ["1", "2"], "y": 1}));
+        let Step::Done(Expansion::Rest { fetched, ignored }) = expand(200, &answer) else {
+            panic!("the rest")
+        };
+        assert_eq!(ignored, None);
+        let request = signed(&mail());
+        let request = Request { fetched: Some(&fetched), ..request.as_request() };
+        let mapped = EmailResend.map(&request, &Settings::new()).unwrap().remove(0);
+        assert_eq!(mapped.dedup_key.as_deref(), Some("m1@acme.example"));
+        assert!(!mapped.actor.unwrap().verified);
+        let message = mapped.message.unwrap();
+        assert_eq!(message.thread_id, "ada@acme.example::m0@acme.example");
+        assert_eq!(message.text, "When does it start?");
+        assert_eq!(message.files[0].name.as_deref(), Some("a.png"));
+        let data = EmailResend.data(&request, 0);
+        assert_eq!((&data["type"], &data["email"]), (&json!("email.received"), &answer));
+    }
+
+    #[test]
+    fn what_turns_out_to_be_a_machines_mail_is_no_work_and_says_why() {
+        for headers in [
+            json!({"Auto-Submitted": "auto-replied"}),
+            json!({"list-unsubscribe": "<mailto:x@y>"}),
+            json!({"return-path": "<>"}),
+        ] {
+            let Step::Done(Expansion::Rest { ignored, .. }) = expand(200, &whole(&headers)) else {
+                panic!("the rest")
+            };
+            assert_eq!(ignored.as_deref(), Some("a machine or a list sent the mail"), "{headers}");
+        }
+    }
+
+    #[test]
+    fn a_verdict_that_the_sender_may_have_written_vouches_for_nobody() {
+        let headers = json!({
+            "authentication-results": "amazonses.com; dkim=pass header.i=@acme.example",
+            "dkim-signature": "v=1; d=acme.example; b=x",
+        });
+        let Step::Done(Expansion::Rest { fetched, .. }) = expand(200, &whole(&headers)) else {
+            panic!("the rest")
+        };
+        let request = signed(&mail());
+        let request = Request { fetched: Some(&fetched), ..request.as_request() };
+        let mapped = EmailResend.map(&request, &Settings::new()).unwrap().remove(0);
+        assert!(!mapped.actor.unwrap().verified);
+    }
+
+    #[test]
+    fn a_mail_that_cannot_be_fetched_is_tried_again_only_if_that_may_help() {
+        let gone = json!({"statusCode": 404, "message": "Email not found"});
+        for (status, answer, retryable) in [
+            (404, gone, false),
+            (429, json!({}), true),
+            (503, json!({}), true),
+            (200, json!(7), true),
+        ] {
+            let Step::Failed(failure) = expand(status, &answer) else { panic!("a failure") };
+            assert_eq!(failure.retryable, retryable, "{failure:?}");
+        }
+        let request = signed(&mail());
+        let (request, settings) = (request.as_request(), Settings::new());
+        let what = Expanding { request, settings: &settings, position: None, now: NOW };
+        assert!(EmailResend.expand(what).is_err_and(|problem| problem.field == "api_key"));
     }
 }

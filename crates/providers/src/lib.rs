@@ -13,6 +13,8 @@ mod email_mailgun;
 mod email_postmark;
 mod email_resend;
 mod email_sendgrid;
+mod exchange;
+mod expansion;
 mod explain;
 mod form;
 mod freshness;
@@ -55,13 +57,16 @@ mod zendesk;
 pub mod registry;
 pub mod standard;
 
+pub use exchange::{Exchange, Failure, Step};
+pub use expansion::{Announces, Expanding, Expansion};
 pub use explain::{EXPLAINED_BYTES_MAX, OtherSecret, explain};
 pub use mapping::MapError;
 pub use payload::data;
 pub use provider::{Answer, Facts, Keys, Provider, SecretNeed, SignedHeader};
-pub use registration::{Answered, ApiCall, Registration};
+pub use registration::{Answered, ApiCall, Registered, Registering, Registration};
 pub use reply::{
-    Exchange, MailTls, Mailed, Outgoing, OutgoingMail, Replies, ReplyError, ReplyFailure, Step,
+    MailTls, Mailed, Outgoing, OutgoingMail, Replies, ReplyError, ReplyExchange, ReplyFailure,
+    ReplyStep,
 };
 pub use request::{Request, SignedRequest};
 pub use sample::Sample;

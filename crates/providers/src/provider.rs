@@ -10,8 +10,10 @@ use wakepost_domain::limits::BODY_BYTES_MAX;
 use wakepost_domain::ports::Entropy;
 use wakepost_domain::work::Priority;
 
+use crate::exchange::{Exchange, Failure, OneCall};
+use crate::expansion::{Announces, Expanding, Expansion};
 use crate::mapping::MapError;
-use crate::registration::{Answered, ApiCall, Registration};
+use crate::registration::{Answered, ApiCall, Registered, Registering, Registration};
 use crate::reply::Replies;
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
@@ -266,6 +268,42 @@ pub trait Provider: Send + Sync {
     /// How its events are answered; `None` where nobody waits for an answer.
     fn replies(&self) -> Option<&'static dyn Replies> {
         None
+    }
+
+    /// The registration of the webhook as a conversation, where one call does not do.
+    fn registering<'a>(
+        &'a self,
+        at: Registering<'a>,
+    ) -> Option<Box<dyn Exchange<Registered> + 'a>> {
+        let call = self.registration(&at.at)?;
+        let read = |answered: &Answered<'_>| match self.registered(answered) {
+            Ok(()) => Ok(Registered::default()),
+            Err(error) => Err(Failure { error, ..Failure::of("it", answered) }),
+        };
+        Some(Box::new(OneCall::new(call, read)))
+    }
+
+    /// The settings that follow from what was kept of a registration; asked only of those that keep something.
+    fn registered_settings(&self, _registration: &Value) -> Settings {
+        Settings::new()
+    }
+
+    /// Whether a registration leaves something to be kept.
+    fn keeps_registration(&self) -> bool {
+        false
+    }
+
+    /// What an event announces, if it does only that.
+    fn announces(&self, _mapped: &Mapped) -> Option<Announces> {
+        None
+    }
+
+    /// Fetches what an event announced; none where there is nothing to fetch.
+    fn expand<'a>(
+        &'a self,
+        _what: Expanding<'a>,
+    ) -> Result<Option<Box<dyn Exchange<Expansion> + 'a>>, ConfigError> {
+        Ok(None)
     }
 
     /// A new secret that fits these settings; `None` where the provider makes it.

@@ -1,8 +1,10 @@
 //! Registering a webhook at a provider: by a call where it has an API for it, else by hand.
 
 use http::{HeaderMap, Method, StatusCode};
+use serde_json::Value;
+use wakepost_domain::Timestamp;
 
-use crate::settings::Settings;
+use crate::settings::{ConfigError, Settings};
 
 /// A request to a provider's API, to be sent by someone else.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,8 +20,24 @@ pub struct ApiCall {
 }
 
 impl ApiCall {
+    /// A GET, with this token for proof.
+    pub fn get(url: impl Into<String>, token: &str) -> Result<ApiCall, ConfigError> {
+        let (url, headers) = (url.into(), HeaderMap::new());
+        ApiCall { method: Method::GET, url, headers, body: Vec::new() }.with_token(token)
+    }
+
+    /// The same with this token for proof.
+    pub fn with_token(mut self, token: &str) -> Result<ApiCall, ConfigError> {
+        let value = http::HeaderValue::try_from(format!("Bearer {token}"));
+        let mut value =
+            value.map_err(|_| ConfigError::new("the API's token", "cannot stand in a header"))?;
+        value.set_sensitive(true);
+        self.headers.insert(http::header::AUTHORIZATION, value);
+        Ok(self)
+    }
+
     /// A JSON POST.
-    pub fn json(url: impl Into<String>, body: &serde_json::Value) -> ApiCall {
+    pub fn json(url: impl Into<String>, body: &Value) -> ApiCall {
         let mut headers = HeaderMap::new();
         let json = http::HeaderValue::from_static("application/json");
         headers.insert(http::header::CONTENT_TYPE, json);
@@ -54,4 +72,32 @@ pub struct Registration<'a> {
     pub secret: &'a str,
     /// Its settings, secret ones included.
     pub settings: &'a Settings,
+}
+
+/// A registration, and what is known of the one before it.
+#[derive(Clone)]
+pub struct Registering<'a> {
+    /// What is to be registered.
+    pub at: Registration<'a>,
+    /// What was kept of the registration before, which this one is to follow.
+    pub before: Option<&'a Value>,
+    /// How far the provider's changes were read, where any were.
+    pub position: Option<&'a Value>,
+    /// An id that nothing else has.
+    pub fresh_id: String,
+    /// The time now.
+    pub now: Timestamp,
+}
+
+/// What a registration came to.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Registered {
+    /// What is to be kept of it.
+    pub registration: Option<Value>,
+    /// When it ends, unless it is renewed.
+    pub expires_at: Option<Timestamp>,
+    /// Where to read the provider's changes from, if they were not read before.
+    pub position: Option<Value>,
+    /// What may be sent once all this is kept; whatever comes of it, the registration stands.
+    pub after: Option<ApiCall>,
 }

@@ -15,6 +15,8 @@ pub struct Request<'a> {
     pub headers: &'a HeaderMap,
     /// Its raw bytes.
     pub body: &'a [u8],
+    /// What was fetched because of it, which no sender can bring along.
+    pub fetched: Option<&'a [u8]>,
 }
 
 /// A request that [`Provider::sign`](crate::Provider::sign) completes, as the provider would send it.
@@ -44,7 +46,13 @@ impl SignedRequest {
 
     /// The same request as its receiver sees it.
     pub fn as_request(&self) -> Request<'_> {
-        Request { method: &self.method, url: &self.url, headers: &self.headers, body: &self.body }
+        Request {
+            method: &self.method,
+            url: &self.url,
+            headers: &self.headers,
+            body: &self.body,
+            fetched: None,
+        }
     }
 
     /// Sets one header in place of any of that name.

@@ -17,7 +17,7 @@ use wakepost_domain::access::Key;
 use wakepost_domain::lane::{Lane, LaneId, LaneKey};
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::{SourceId, TenantId, limits};
-use wakepost_store::moves::Page;
+use wakepost_store::moves::{Page, SourceRecord};
 use wakepost_store::vault::{Slot, Vault};
 use wakepost_store::{Result, Store};
 
@@ -79,14 +79,22 @@ impl Directory {
         let seen = self.sources.generation();
         let found = match self.store.source(id).await? {
             None => None,
-            Some(record) => {
-                let key = self.vault.key(record.tenant).await?;
-                let secrets = key.open(Slot::SourceSecrets(id), &record.secrets)?;
-                Some(Arc::new(LiveSource::new(record, &secrets, key)?))
-            }
+            Some(record) => Some(Arc::new(self.open(record).await?)),
         };
         self.sources.put(seen, id, found.clone());
         Ok(found)
+    }
+
+    /// A source as it is stored, opened, with what the server itself keeps of it.
+    pub async fn open(&self, record: SourceRecord) -> Result<LiveSource> {
+        let (tenant, id) = (record.tenant, record.id);
+        let key = self.vault.key(tenant).await?;
+        let secrets = key.open(Slot::SourceSecrets(id), &record.secrets)?;
+        let live = LiveSource::new(record, &secrets, key)?;
+        if !live.provider.keeps_registration() {
+            return Ok(live);
+        }
+        live.with_state(&self.store.source_state(tenant, id).await?)
     }
 
     /// The default tenant's sources of a platform; `email` means all that receive mail.

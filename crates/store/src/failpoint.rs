@@ -34,6 +34,7 @@ pub const PLACES: &[&str] = &[
     "effect.after_commit",
     "replay.before_commit",
     "wake.lost",
+    "expand.before_position",
     "retention.mid_batch",
     "migration.mid_step",
     "shutdown.mid_drain",

@@ -59,6 +59,10 @@ pub enum Slot<'a> {
     Content(EventId),
     /// Secrets of a source.
     SourceSecrets(SourceId),
+    /// What set-up made for a source at its provider.
+    Registration(SourceId),
+    /// How far a source's changes were read.
+    Position(SourceId),
     /// What a job's agent gets.
     Input(WorkId),
     /// An agent's own state.
@@ -90,6 +94,8 @@ impl Slot<'_> {
             Slot::Progress(id) => (8, id.to_bytes(), ""),
             Slot::Answer(key) => (9, **key, ""),
             Slot::Fixture(id) => (10, id.to_bytes(), ""),
+            Slot::Registration(id) => (11, id.to_bytes(), ""),
+            Slot::Position(id) => (12, id.to_bytes(), ""),
         };
         let mut bound = Vec::with_capacity(21 + key.len());
         bound.push(tag);

@@ -148,8 +148,15 @@ fn claim_of(lane: LaneId, count: u32, caps: Vec<Cap>) -> ClaimRequest {
 
 fn end_of(ticket: wakepost_domain::lease::Ticket, ending: Ending) -> Settle {
     let settlement = transition::settle(ending, 1, 1, &Backoff::default(), 0.5);
-    let evidence = Evidence::default();
-    Settle { ticket, guard: Guard::Live, settlement, error: None, evidence, follow_up: None }
+    Settle {
+        ticket,
+        guard: Guard::Live,
+        settlement,
+        error: None,
+        evidence: Evidence::default(),
+        follow_up: None,
+        expanded: None,
+    }
 }
 
 #[tokio::test]

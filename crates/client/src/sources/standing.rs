@@ -27,6 +27,8 @@ pub struct SourceStatus {
     /// What it must still be told, to receive or to reply.
     #[serde(deserialize_with = "names")]
     pub missing_settings: Vec<String>,
+    /// When its registration at the provider ends, where it does; the server renews it before.
+    pub expires_at: Option<String>,
     /// What is wrong with its set-up.
     pub error: Option<String>,
 }

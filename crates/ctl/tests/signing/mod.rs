@@ -50,7 +50,7 @@ pub fn verdict(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Result<Verified, Refusal> {
-    let request = Request { method: &Method::POST, url: PUBLIC_URL, headers, body };
+    let request = Request { method: &Method::POST, url: PUBLIC_URL, headers, body, fetched: None };
     let (settings, tolerance) = (settings(provider), Duration::from_secs(300));
     let check = Check { secrets: &[secret], settings: &settings, now: now(), tolerance };
     provider.verify(&request, &check)

@@ -69,10 +69,9 @@ impl Mail<'_> {
         let sender = senders.first().ok_or(MapError::Missing("the sender's address"))?;
         let message_id = self.headers.message_id();
         let id = message_id.or(self.provider_id);
-        let starts = match self.is_for(&own) && !self.is_automatic() && !self.is_from(sender, &own)
-        {
-            true => Starts::Job,
-            false => Starts::Nothing,
+        let starts = match self.unwanted(sender, &own) {
+            None => Starts::Job,
+            Some(_) => Starts::Nothing,
         };
         let root = self.headers.thread_root().or(id).ok_or(MapError::Missing("Message-ID"))?;
         Ok(Mapped {
@@ -101,6 +100,24 @@ impl Mail<'_> {
             }),
             ..Mapped::default()
         })
+    }
+
+    /// Why it starts no job, if it does not.
+    pub(crate) fn ignored(&self, settings: &Settings) -> Option<&'static str> {
+        let own = own_addresses(settings).ok()?;
+        self.unwanted(address::list(self.from).first()?, &own)
+    }
+
+    fn unwanted(&self, sender: &Address, own: &[String]) -> Option<&'static str> {
+        if !self.is_for(own) {
+            Some("the mail is to none of the agent's addresses")
+        } else if self.is_automatic() {
+            Some("a machine or a list sent the mail")
+        } else if self.is_from(sender, own) {
+            Some("the agent itself sent the mail")
+        } else {
+            None
+        }
     }
 
     fn is_for(&self, own: &[String]) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
-use super::{ReplyFailure, Step};
+use super::{ReplyFailure, ReplyStep};
 use crate::registration::Answered;
 
 /// What is longer is cut: it is for an operator to read.
@@ -52,8 +52,8 @@ pub(super) fn refused(error: impl Into<String>) -> ReplyFailure {
 }
 
 /// A look-up that could not be carried through: whether the part is there stays in doubt.
-pub(super) fn still_in_doubt(failure: ReplyFailure) -> Step {
-    Step::Failed(ReplyFailure { doubtful: true, ..failure })
+pub(super) fn still_in_doubt(failure: ReplyFailure) -> ReplyStep {
+    ReplyStep::Failed(ReplyFailure { doubtful: true, ..failure })
 }
 
 /// `Retry-After` in seconds, also with a fraction.

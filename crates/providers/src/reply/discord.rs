@@ -11,8 +11,8 @@ use wakepost_domain::Timestamp;
 
 use super::answer::{self, without};
 use super::{
-    Exchange, Once, Outgoing, Replies, ReplyError, ReplyFailure, Step, authorize, base, segment,
-    split,
+    Once, Outgoing, Replies, ReplyError, ReplyExchange, ReplyFailure, ReplyStep, authorize, base,
+    segment, split,
 };
 use crate::discord::made_at;
 use crate::payload::{self, id_at, text_at};
@@ -38,7 +38,10 @@ impl Replies for DiscordReplies {
         split::split(text, CHARS_MAX, str::to_owned)
     }
 
-    fn post<'a>(&self, part: &Outgoing<'a>) -> Result<Box<dyn Exchange + Send + 'a>, ReplyError> {
+    fn post<'a>(
+        &self,
+        part: &Outgoing<'a>,
+    ) -> Result<Box<dyn ReplyExchange + Send + 'a>, ReplyError> {
         let interaction = Interaction::read(part)?;
         let api = base(part.settings, "api_url", API_URL)?;
         let mut body = json!({"content": part.text, "allowed_mentions": {"parse": []}});
@@ -133,16 +136,16 @@ impl Interaction {
     }
 }
 
-fn read(answered: &Answered<'_>, interaction: &Interaction, replaces: bool) -> Step {
+fn read(answered: &Answered<'_>, interaction: &Interaction, replaces: bool) -> ReplyStep {
     let said = answer::json(answered);
     if let Some(id) = id_at(&said, "/id").filter(|_| answered.status.is_success()) {
-        return Step::Posted(Some(id));
+        return ReplyStep::Posted(Some(id));
     }
     let told = text_at(&said, "/message").map(|text| without(text, &interaction.token));
     let failure = answer::failure(answered, true, NAME, told.as_deref());
     let wait = said.get("retry_after").and_then(Value::as_f64);
     let code = said.get("code").and_then(Value::as_u64);
-    Step::Failed(ReplyFailure {
+    ReplyStep::Failed(ReplyFailure {
         retry_after: wait.and_then(answer::seconds).or(failure.retry_after),
         replaced_is_gone: replaces && code == Some(UNKNOWN_MESSAGE),
         ..failure

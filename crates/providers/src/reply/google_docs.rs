@@ -7,8 +7,8 @@ use wakepost_domain::Timestamp;
 use super::answer;
 use super::markdown::{self, PLAIN};
 use super::{
-    Exchange, Outgoing, Replies, ReplyError, ReplyFailure, Step, authorize, base, out_of_turn,
-    segment, split,
+    Outgoing, Replies, ReplyError, ReplyExchange, ReplyFailure, ReplyStep, authorize, base,
+    out_of_turn, segment, split,
 };
 use crate::freshness::Unit;
 use crate::google::token::{token_call, token_of};
@@ -33,16 +33,19 @@ impl Replies for GoogleDocsReplies {
         split::split(text, CHARS_MAX, |part| markdown::write(part, &PLAIN))
     }
 
-    fn post<'a>(&self, part: &Outgoing<'a>) -> Result<Box<dyn Exchange + Send + 'a>, ReplyError> {
+    fn post<'a>(
+        &self,
+        part: &Outgoing<'a>,
+    ) -> Result<Box<dyn ReplyExchange + Send + 'a>, ReplyError> {
         Ok(Box::new(Posting::new(&Comment::of(part)?, part)?))
     }
 
     fn look_up<'a>(
         &self,
         part: &Outgoing<'a>,
-    ) -> Option<Result<Box<dyn Exchange + Send + 'a>, ReplyError>> {
+    ) -> Option<Result<Box<dyn ReplyExchange + Send + 'a>, ReplyError>> {
         let look_up = Comment::of(part).and_then(|comment| LookUp::new(comment, part));
-        Some(look_up.map(|look_up| Box::new(look_up) as Box<dyn Exchange + Send + 'a>))
+        Some(look_up.map(|look_up| Box::new(look_up) as Box<dyn ReplyExchange + Send + 'a>))
     }
 
     fn is_repeatable(&self, part: &Outgoing<'_>) -> bool {
@@ -100,10 +103,10 @@ struct Posting {
     replaces: bool,
 }
 
-impl Exchange for Posting {
-    fn next(&mut self, answered: Option<Answered<'_>>) -> Step {
+impl ReplyExchange for Posting {
+    fn next(&mut self, answered: Option<Answered<'_>>) -> ReplyStep {
         match (self.token.take(), answered) {
-            (Some(call), None) => Step::Call { call, acts: false },
+            (Some(call), None) => ReplyStep::Call { call, acts: false },
             (None, Some(answered)) => match self.call.take() {
                 Some(call) => send(call, &answered),
                 None => self.read(&answered),
@@ -113,14 +116,14 @@ impl Exchange for Posting {
     }
 }
 
-fn send(mut call: ApiCall, answered: &Answered<'_>) -> Step {
+fn send(mut call: ApiCall, answered: &Answered<'_>) -> ReplyStep {
     let bearer = match bearer(answered) {
         Ok(bearer) => bearer,
-        Err(failure) => return Step::Failed(failure),
+        Err(failure) => return ReplyStep::Failed(failure),
     };
     match authorize(&mut call, "Bearer", &bearer, "service_account") {
-        Ok(()) => Step::Call { call, acts: true },
-        Err(error) => Step::Failed(answer::refused(error.to_string())),
+        Ok(()) => ReplyStep::Call { call, acts: true },
+        Err(error) => ReplyStep::Failed(answer::refused(error.to_string())),
     }
 }
 
@@ -139,14 +142,14 @@ impl Posting {
         Ok(Posting { token: Some(token(part)?), call: Some(call), replaces })
     }
 
-    fn read(&self, answered: &Answered<'_>) -> Step {
+    fn read(&self, answered: &Answered<'_>) -> ReplyStep {
         let said = answer::json(answered);
         if let Some(id) = text_at(&said, "/id").filter(|_| answered.status.is_success()) {
-            return Step::Posted(Some(id.to_owned()));
+            return ReplyStep::Posted(Some(id.to_owned()));
         }
         let failure = failure(answered, &said, true);
         let replaced_is_gone = self.replaces && answered.status == 404;
-        Step::Failed(ReplyFailure { replaced_is_gone, ..failure })
+        ReplyStep::Failed(ReplyFailure { replaced_is_gone, ..failure })
     }
 }
 
@@ -167,10 +170,10 @@ struct LookUp<'a> {
     pages: usize,
 }
 
-impl Exchange for LookUp<'_> {
-    fn next(&mut self, answered: Option<Answered<'_>>) -> Step {
+impl ReplyExchange for LookUp<'_> {
+    fn next(&mut self, answered: Option<Answered<'_>>) -> ReplyStep {
         match (self.token.take(), answered) {
-            (Some(call), None) => Step::Call { call, acts: false },
+            (Some(call), None) => ReplyStep::Call { call, acts: false },
             (None, Some(answered)) if self.bearer.is_none() => match bearer(&answered) {
                 Ok(bearer) => {
                     self.bearer = Some(bearer);
@@ -190,7 +193,7 @@ impl<'a> LookUp<'a> {
         Ok(LookUp { comment, text: part.text, token, bearer: None, pages: 0 })
     }
 
-    fn page(&mut self, page: Option<&str>) -> Step {
+    fn page(&mut self, page: Option<&str>) -> ReplyStep {
         if self.pages == PAGES_MAX {
             let error = format!("it is not among the first {PAGES_MAX} pages that Google shows");
             return answer::still_in_doubt(answer::refused(error));
@@ -212,21 +215,21 @@ impl<'a> LookUp<'a> {
         };
         let bearer = self.bearer.as_deref().unwrap_or_default();
         match authorize(&mut call, "Bearer", bearer, "service_account") {
-            Ok(()) => Step::Call { call, acts: false },
+            Ok(()) => ReplyStep::Call { call, acts: false },
             Err(error) => answer::still_in_doubt(answer::refused(error.to_string())),
         }
     }
 
-    fn read(&mut self, answered: &Answered<'_>) -> Step {
+    fn read(&mut self, answered: &Answered<'_>) -> ReplyStep {
         let said = answer::json(answered);
         if !answered.status.is_success() || !said.is_object() {
             return answer::still_in_doubt(failure(answered, &said, false));
         }
         if let Some(found) = list_at(&said, "/replies").iter().find(|reply| self.is_it(reply)) {
-            return Step::Posted(text_at(found, "/id").map(str::to_owned));
+            return ReplyStep::Posted(text_at(found, "/id").map(str::to_owned));
         }
         match text_at(&said, "/nextPageToken") {
-            None => Step::Absent,
+            None => ReplyStep::Absent,
             Some(page) => self.page(Some(page)),
         }
     }
@@ -254,8 +257,8 @@ mod tests {
     fn run(
         replaces: Option<&str>,
         answers: &[(u16, &str)],
-        make: impl for<'a> Fn(Comment, &Outgoing<'a>) -> Box<dyn Exchange + 'a>,
-    ) -> (Vec<(ApiCall, bool)>, Step) {
+        make: impl for<'a> Fn(Comment, &Outgoing<'a>) -> Box<dyn ReplyExchange + 'a>,
+    ) -> (Vec<(ApiCall, bool)>, ReplyStep) {
         let account = service_account("https://token.example/t");
         let settings = settings(&[("service_account", &account)]);
         let request = SignedRequest::post("https://hooks.example/", "{}");
@@ -265,18 +268,18 @@ mod tests {
         calls(make(Comment { replies_url, made_at: Some(NOW) }, &part), answers)
     }
 
-    fn post(replaces: Option<&str>, answers: &[(u16, &str)]) -> (Vec<(ApiCall, bool)>, Step) {
+    fn post(replaces: Option<&str>, answers: &[(u16, &str)]) -> (Vec<(ApiCall, bool)>, ReplyStep) {
         run(replaces, answers, |comment, part| Box::new(Posting::new(&comment, part).unwrap()))
     }
 
-    fn look_up(answers: &[(u16, &str)]) -> Step {
+    fn look_up(answers: &[(u16, &str)]) -> ReplyStep {
         run(None, answers, |comment, part| Box::new(LookUp::new(comment, part).unwrap())).1
     }
 
     #[test]
     fn a_reply_is_posted_with_a_token_fetched_first() {
         let (made, step) = post(None, &[TOKEN, (200, r#"{"id":"r1"}"#)]);
-        assert_eq!(step, Step::Posted(Some("r1".to_owned())));
+        assert_eq!(step, ReplyStep::Posted(Some("r1".to_owned())));
         let [(token, false), (reply, true)] = &made[..] else { panic!("{made:?}") };
         assert_eq!(token.url, "https://token.example/t");
         let at = "https://api.example/drive/v3/files/f%201/comments/c%2F2/replies";
@@ -302,7 +305,7 @@ mod tests {
             (&[TOKEN, (200, "not json")], true, true, false),
         ] {
             let (_, step) = post(Some("r0"), answers);
-            let Step::Failed(failure) = step else { panic!("{step:?}") };
+            let ReplyStep::Failed(failure) = step else { panic!("{step:?}") };
             let found = (failure.retryable, failure.doubtful, failure.replaced_is_gone);
             assert_eq!(found, (retryable, doubtful, gone), "{answers:?}");
         }
@@ -317,16 +320,16 @@ mod tests {
         };
         let (after, before) = ("2023-11-14T22:13:21.000Z", "2023-11-14T22:13:19.000Z");
         let found = page("Done.", true, after, "");
-        assert_eq!(look_up(&[TOKEN, (200, &found)]), Step::Posted(Some("r1".to_owned())));
+        assert_eq!(look_up(&[TOKEN, (200, &found)]), ReplyStep::Posted(Some("r1".to_owned())));
         for other in [
             page("Done!", true, after, ""),
             page("Done.", false, after, ""),
             page("Done.", true, before, ""),
         ] {
-            assert_eq!(look_up(&[TOKEN, (200, &other)]), Step::Absent, "{other}");
+            assert_eq!(look_up(&[TOKEN, (200, &other)]), ReplyStep::Absent, "{other}");
             let more = other.replace(r#""nextPageToken":"""#, r#""nextPageToken":"n""#);
             let step = look_up(&[TOKEN, (200, &more), (200, &found)]);
-            assert_eq!(step, Step::Posted(Some("r1".to_owned())));
+            assert_eq!(step, ReplyStep::Posted(Some("r1".to_owned())));
         }
     }
 
@@ -337,7 +340,7 @@ mod tests {
         pages.extend(std::iter::repeat_n((200, endless.as_str()), PAGES_MAX));
         for answers in [&pages[..], &[(500, "")], &[TOKEN, (500, "")], &[TOKEN, (200, "")]] {
             let step = look_up(answers);
-            assert!(matches!(&step, Step::Failed(failure) if failure.doubtful), "{step:?}");
+            assert!(matches!(&step, ReplyStep::Failed(failure) if failure.doubtful), "{step:?}");
         }
     }
 }

@@ -30,13 +30,16 @@ pub trait Replies: Send + Sync {
     fn parts(&self, text: &str) -> Vec<String>;
 
     /// Posts one part.
-    fn post<'a>(&self, part: &Outgoing<'a>) -> Result<Box<dyn Exchange + Send + 'a>, ReplyError>;
+    fn post<'a>(
+        &self,
+        part: &Outgoing<'a>,
+    ) -> Result<Box<dyn ReplyExchange + Send + 'a>, ReplyError>;
 
     /// Looks whether a part that may have been posted is there; `None` where the platform cannot tell.
     fn look_up<'a>(
         &self,
         _part: &Outgoing<'a>,
-    ) -> Option<Result<Box<dyn Exchange + Send + 'a>, ReplyError>> {
+    ) -> Option<Result<Box<dyn ReplyExchange + Send + 'a>, ReplyError>> {
         None
     }
 
@@ -69,19 +72,19 @@ pub struct Outgoing<'a> {
 }
 
 /// A few calls that belong together, one after another.
-pub trait Exchange {
+pub trait ReplyExchange {
     /// What to do next. `answered` is the answer to the call before; none at first.
-    fn next(&mut self, answered: Option<Answered<'_>>) -> Step;
+    fn next(&mut self, answered: Option<Answered<'_>>) -> ReplyStep;
 
-    /// What to do after a mail was handed to a mail server; asked only after [`Step::Mail`].
-    fn mailed(&mut self, _mailed: Mailed<'_>) -> Step {
+    /// What to do after a mail was handed to a mail server; asked only after [`ReplyStep::Mail`].
+    fn mailed(&mut self, _mailed: Mailed<'_>) -> ReplyStep {
         out_of_turn()
     }
 }
 
 /// What an exchange wants next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum ReplyStep {
     /// Make this call, and come back with the answer.
     Call {
         /// The call.
@@ -89,7 +92,7 @@ pub enum Step {
         /// Whether it may post something; fetching a token does not.
         acts: bool,
     },
-    /// Hand this mail to a mail server, and report through [`Exchange::mailed`].
+    /// Hand this mail to a mail server, and report through [`ReplyExchange::mailed`].
     Mail(OutgoingMail),
     /// It is there; the platform's id for it.
     Posted(Option<String>),
@@ -197,16 +200,16 @@ struct Once<F> {
     read: F,
 }
 
-impl<F: FnMut(&Answered<'_>) -> Step> Once<F> {
+impl<F: FnMut(&Answered<'_>) -> ReplyStep> Once<F> {
     fn new(call: ApiCall, read: F) -> Once<F> {
         Once { call: Some(call), read }
     }
 }
 
-impl<F: FnMut(&Answered<'_>) -> Step> Exchange for Once<F> {
-    fn next(&mut self, answered: Option<Answered<'_>>) -> Step {
+impl<F: FnMut(&Answered<'_>) -> ReplyStep> ReplyExchange for Once<F> {
+    fn next(&mut self, answered: Option<Answered<'_>>) -> ReplyStep {
         match (self.call.take(), answered) {
-            (Some(call), None) => Step::Call { call, acts: true },
+            (Some(call), None) => ReplyStep::Call { call, acts: true },
             (None, Some(answered)) => (self.read)(&answered),
             _ => out_of_turn(),
         }
@@ -214,9 +217,9 @@ impl<F: FnMut(&Answered<'_>) -> Step> Exchange for Once<F> {
 }
 
 /// The answer to a question that an exchange did not wait for.
-fn out_of_turn() -> Step {
+fn out_of_turn() -> ReplyStep {
     let error = "the exchange was asked out of turn".to_owned();
-    Step::Failed(ReplyFailure { error, doubtful: true, ..ReplyFailure::default() })
+    ReplyStep::Failed(ReplyFailure { error, doubtful: true, ..ReplyFailure::default() })
 }
 
 /// A setting without which no reply can be sent.

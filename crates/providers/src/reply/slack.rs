@@ -7,8 +7,8 @@ use wakepost_domain::envelope::Message;
 use super::answer::{self, readable};
 use super::markdown::{self, Style, is_web_address, spelled_out};
 use super::{
-    Exchange, Once, Outgoing, Replies, ReplyError, ReplyFailure, Step, authorize, base, needed,
-    out_of_turn, split,
+    Once, Outgoing, Replies, ReplyError, ReplyExchange, ReplyFailure, ReplyStep, authorize, base,
+    needed, out_of_turn, split,
 };
 use crate::header;
 use crate::payload::{list_at, text_at};
@@ -38,7 +38,10 @@ impl Replies for SlackReplies {
         split::split(text, CHARS_MAX, |part| markdown::write(part, &MRKDWN))
     }
 
-    fn post<'a>(&self, part: &Outgoing<'a>) -> Result<Box<dyn Exchange + Send + 'a>, ReplyError> {
+    fn post<'a>(
+        &self,
+        part: &Outgoing<'a>,
+    ) -> Result<Box<dyn ReplyExchange + Send + 'a>, ReplyError> {
         let place = Place::of(part)?;
         let metadata = json!({"event_type": EVENT_TYPE, "event_payload": {"key": part.key}});
         let mut body = json!({"channel": place.channel, "text": part.text, "metadata": metadata});
@@ -59,16 +62,19 @@ impl Replies for SlackReplies {
         let mut call = ApiCall::json(format!("{api}/{method}"), &body);
         authorize(&mut call, "Bearer", needed(part.settings, "bot_token")?, "bot_token")?;
         Ok(Box::new(Once::new(call, |answered| match said(answered, true) {
-            Ok(said) => Step::Posted(text_at(&said, "/ts").map(str::to_owned)),
-            Err(failure) => Step::Failed(failure),
+            Ok(said) => ReplyStep::Posted(text_at(&said, "/ts").map(str::to_owned)),
+            Err(failure) => ReplyStep::Failed(failure),
         })))
     }
 
     fn look_up<'a>(
         &self,
         part: &Outgoing<'a>,
-    ) -> Option<Result<Box<dyn Exchange + Send + 'a>, ReplyError>> {
-        Some(LookUp::new(part).map(|look_up| Box::new(look_up) as Box<dyn Exchange + Send + 'a>))
+    ) -> Option<Result<Box<dyn ReplyExchange + Send + 'a>, ReplyError>> {
+        Some(
+            LookUp::new(part)
+                .map(|look_up| Box::new(look_up) as Box<dyn ReplyExchange + Send + 'a>),
+        )
     }
 
     fn is_repeatable(&self, part: &Outgoing<'_>) -> bool {
@@ -186,16 +192,16 @@ impl<'a> LookUp<'a> {
         Some((signed.parse::<i64>().ok()? - CLOCKS_APART_SECS).to_string())
     }
 
-    fn read(&mut self, answered: &Answered<'_>) -> Step {
+    fn read(&mut self, answered: &Answered<'_>) -> ReplyStep {
         let said = match said(answered, false) {
             Ok(said) => said,
             Err(failure) => return answer::still_in_doubt(failure),
         };
         if let Some(found) = list_at(&said, "/messages").iter().find(|one| self.is_ours(one)) {
-            return Step::Posted(text_at(found, "/ts").map(str::to_owned));
+            return ReplyStep::Posted(text_at(found, "/ts").map(str::to_owned));
         }
         match text_at(&said, "/response_metadata/next_cursor") {
-            None => Step::Absent,
+            None => ReplyStep::Absent,
             Some(cursor) => self.page(Some(cursor)),
         }
     }
@@ -205,21 +211,21 @@ impl<'a> LookUp<'a> {
             && text_at(message, "/metadata/event_payload/key") == Some(self.part.key)
     }
 
-    fn page(&mut self, cursor: Option<&str>) -> Step {
+    fn page(&mut self, cursor: Option<&str>) -> ReplyStep {
         if self.pages == PAGES_MAX {
             let error = format!("it is not among the first {PAGES_MAX} pages that Slack shows");
             return answer::still_in_doubt(answer::refused(error));
         }
         self.pages += 1;
         match self.call(cursor) {
-            Ok(call) => Step::Call { call, acts: false },
+            Ok(call) => ReplyStep::Call { call, acts: false },
             Err(error) => answer::still_in_doubt(answer::refused(error.to_string())),
         }
     }
 }
 
-impl Exchange for LookUp<'_> {
-    fn next(&mut self, answered: Option<Answered<'_>>) -> Step {
+impl ReplyExchange for LookUp<'_> {
+    fn next(&mut self, answered: Option<Answered<'_>>) -> ReplyStep {
         match answered {
             None if self.pages == 0 => self.page(None),
             Some(answered) if self.pages > 0 => self.read(&answered),

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::answer::{self, readable, without};
 use super::markdown::{self, Style, is_web_address, spelled_out};
 use super::{
-    Exchange, Outgoing, Replies, ReplyError, ReplyFailure, Step, base, needed, out_of_turn, split,
+    Outgoing, Replies, ReplyError, ReplyExchange, ReplyFailure, ReplyStep, base, needed,
+    out_of_turn, split,
 };
 use crate::payload::{self, id_at, text_at};
 use crate::registration::{Answered, ApiCall};
@@ -24,7 +25,10 @@ impl Replies for TelegramReplies {
         split::split(text, UNITS_MAX, |part| markdown::write(part, &MARKDOWN_V2))
     }
 
-    fn post<'a>(&self, part: &Outgoing<'a>) -> Result<Box<dyn Exchange + Send + 'a>, ReplyError> {
+    fn post<'a>(
+        &self,
+        part: &Outgoing<'a>,
+    ) -> Result<Box<dyn ReplyExchange + Send + 'a>, ReplyError> {
         let token = needed(part.settings, "bot_token")?;
         // It stands in the address.
         if !token.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b':' | b'_' | b'-')) {
@@ -98,8 +102,8 @@ enum State {
     Over,
 }
 
-impl Exchange for Posting<'_> {
-    fn next(&mut self, answered: Option<Answered<'_>>) -> Step {
+impl ReplyExchange for Posting<'_> {
+    fn next(&mut self, answered: Option<Answered<'_>>) -> ReplyStep {
         match (&self.state, answered) {
             (State::New, None) => self.send(State::Formatted),
             (State::Formatted | State::Plain, Some(answered)) => self.read(&answered),
@@ -109,21 +113,21 @@ impl Exchange for Posting<'_> {
 }
 
 impl Posting<'_> {
-    fn send(&mut self, state: State) -> Step {
+    fn send(&mut self, state: State) -> ReplyStep {
         self.state = state;
-        Step::Call { call: ApiCall::json(self.url.clone(), &self.body), acts: true }
+        ReplyStep::Call { call: ApiCall::json(self.url.clone(), &self.body), acts: true }
     }
 
-    fn read(&mut self, answered: &Answered<'_>) -> Step {
+    fn read(&mut self, answered: &Answered<'_>) -> ReplyStep {
         let said = answer::json(answered);
         if answered.status.is_success() && said["ok"].as_bool() == Some(true) {
             self.state = State::Over;
-            return Step::Posted(id_at(&said, "/result/message_id"));
+            return ReplyStep::Posted(id_at(&said, "/result/message_id"));
         }
         let told = text_at(&said, "/description").unwrap_or_default().to_ascii_lowercase();
         if answered.status == 400 && told.contains("message is not modified") {
             self.state = State::Over;
-            return Step::Posted(self.replaces.map(str::to_owned));
+            return ReplyStep::Posted(self.replaces.map(str::to_owned));
         }
         let unreadable = answered.status == 400 && told.contains("can't parse entities");
         if unreadable && self.state == State::Formatted {
@@ -135,7 +139,7 @@ impl Posting<'_> {
             return self.send(State::Plain);
         }
         self.state = State::Over;
-        Step::Failed(self.failure(answered, &said, &told))
+        ReplyStep::Failed(self.failure(answered, &said, &told))
     }
 
     fn failure(&self, answered: &Answered<'_>, said: &Value, told: &str) -> ReplyFailure {

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Exchange, Outgoing, ReplyError, Step};
+use super::{Outgoing, ReplyError, ReplyExchange, ReplyStep};
 use crate::registration::{Answered, ApiCall};
 use crate::request::{Request, SignedRequest};
 use crate::testing::{NOW, settings};
@@ -36,13 +36,13 @@ pub(super) fn outgoing<'a>(
 
 /// The calls that an exchange makes, with whether each acts, and how it ends; one answer is given to each call.
 pub(super) fn calls(
-    mut exchange: Box<dyn Exchange + '_>,
+    mut exchange: Box<dyn ReplyExchange + '_>,
     answers: &[(u16, &str)],
-) -> (Vec<(ApiCall, bool)>, Step) {
+) -> (Vec<(ApiCall, bool)>, ReplyStep) {
     let mut made = Vec::new();
     let mut step = exchange.next(None);
     for (status, body) in answers {
-        let Step::Call { call, acts } = step else { panic!("too many answers: {step:?}") };
+        let ReplyStep::Call { call, acts } = step else { panic!("too many answers: {step:?}") };
         made.push((call, acts));
         let wait = HeaderValue::from_static("7");
         let headers = match status {
@@ -81,7 +81,7 @@ impl Platform {
         &self,
         change: impl for<'a> Fn(Outgoing<'a>) -> Outgoing<'a>,
         answers: &[(u16, &str)],
-    ) -> (Vec<(ApiCall, bool)>, Step) {
+    ) -> (Vec<(ApiCall, bool)>, ReplyStep) {
         let request = self.request.as_request();
         let part = change(outgoing(&request, &self.settings, "Done."));
         calls(self.provider.replies().unwrap().post(&part).unwrap(), answers)
@@ -90,7 +90,7 @@ impl Platform {
     /// What is posted first.
     pub(super) fn first(&self, change: impl for<'a> Fn(Outgoing<'a>) -> Outgoing<'a>) -> ApiCall {
         match self.post(change, &[]).1 {
-            Step::Call { call, acts: true } => call,
+            ReplyStep::Call { call, acts: true } => call,
             other => panic!("{other:?}"),
         }
     }
@@ -113,7 +113,7 @@ impl Platform {
         body: &str,
     ) -> (bool, Option<f64>, bool, bool) {
         let (_, step) = self.post(change, &[(status, body)]);
-        let Step::Failed(failure) = step else { panic!("{status} {body}: {step:?}") };
+        let ReplyStep::Failed(failure) = step else { panic!("{status} {body}: {step:?}") };
         for secret in self.settings.values().filter_map(Value::as_str) {
             assert!(!failure.error.contains(secret), "{}", failure.error);
         }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::answer::{self, readable};
 use super::markdown::{self, Style, spelled_out};
 use super::{
-    Exchange, Once, Outgoing, Replies, ReplyError, ReplyFailure, Step, authorize, base, needed,
-    segment, split,
+    Once, Outgoing, Replies, ReplyError, ReplyExchange, ReplyFailure, ReplyStep, authorize, base,
+    needed, segment, split,
 };
 use crate::payload::{self, id_at, text_at};
 use crate::registration::{Answered, ApiCall};
@@ -26,7 +26,10 @@ impl Replies for WhatsAppReplies {
         split::split(text, CHARS_MAX, |part| markdown::write(part, &SHOWN))
     }
 
-    fn post<'a>(&self, part: &Outgoing<'a>) -> Result<Box<dyn Exchange + Send + 'a>, ReplyError> {
+    fn post<'a>(
+        &self,
+        part: &Outgoing<'a>,
+    ) -> Result<Box<dyn ReplyExchange + Send + 'a>, ReplyError> {
         if part.replaces.is_some() {
             return Err(ReplyError::unanswerable("WhatsApp messages cannot be changed"));
         }
@@ -83,12 +86,12 @@ fn body(part: &Outgoing<'_>, message: &Value) -> Option<Value> {
     Some(body)
 }
 
-fn read(answered: &Answered<'_>) -> Step {
+fn read(answered: &Answered<'_>) -> ReplyStep {
     let said = answer::json(answered);
     if let Some(id) = id_at(&said, "/messages/0/id").filter(|_| answered.status.is_success()) {
-        return Step::Posted(Some(id));
+        return ReplyStep::Posted(Some(id));
     }
-    Step::Failed(failure(answered, &said))
+    ReplyStep::Failed(failure(answered, &said))
 }
 
 /// Meta asks to go by the code of an error. Too much at once comes with any status.

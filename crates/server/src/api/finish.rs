@@ -97,7 +97,7 @@ async fn completed(
         cost,
     };
     let follow_up = follow_up.map(Box::new);
-    Ok(End { ticket, ending: Ending::Succeeded, error: None, evidence, follow_up })
+    Ok(End { ticket, ending: Ending::Succeeded, error: None, evidence, follow_up, expanded: None })
 }
 
 /// Why the run failed.
@@ -138,6 +138,7 @@ fn failed(
         error: Some(limits::truncate(error, limits::ERROR_BYTES_MAX).to_owned()),
         evidence: Evidence { cost, ..Evidence::default() },
         follow_up: None,
+        expanded: None,
     }
 }
 

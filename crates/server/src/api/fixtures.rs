@@ -17,10 +17,11 @@ use super::describe::{self, Conflicting, Idempotent, Keyed, Missing};
 use super::error::ApiError;
 use super::page::{Listed, PageQuery, listed};
 use super::sources::testing::{self, Tried};
-use super::sources::{self, check_secret, ingest_url};
+use super::sources::{self, check_secret};
 use super::{inbox, once};
 use crate::context::Context;
 use crate::directory::LiveSource;
+use crate::registering::webhook_url;
 use crate::schema;
 use crate::view::Content;
 
@@ -104,7 +105,7 @@ pub async fn create(At(id): At<String>, call: Call) -> Result<Response, ApiError
         event: event.id,
         body_bytes: i64::try_from(content.body.len()).unwrap_or(i64::MAX),
     };
-    let record = Content::encode(&content.headers, &[], &content.body);
+    let record = Content::encode(&content.headers, &[], &content.body, None);
     let key = call.context.vault.key(tenant.id).await?;
     let record = key.seal(Slot::Fixture(fixture.id), &record);
     let view = shown(fixture.clone());
@@ -220,7 +221,7 @@ fn signed(
 ) -> Result<SignedRequest, ApiError> {
     let mut request = SignedRequest {
         method: Method::POST,
-        url: ingest_url(context, live),
+        url: webhook_url(context, live),
         headers: fresh_headers(live, content.headers),
         body: content.body,
     };

@@ -488,8 +488,24 @@ pub async fn replay(At(id): At<String>, call: Call) -> Result<Response, ApiError
                 name: event.event_type.clone(),
                 executor: None,
             };
+            let key = match announces(&call, &event).await? {
+                true => key.before_expansion(),
+                false => key,
+            };
             ReplayFrom::Event(event.id, call.context.directory.lane(key).await?.id)
         }
     };
     work::replay(&call, &tenant, from, event.id.to_string()).await
+}
+
+/// Whether an event without a job has still to be fetched.
+async fn announces(call: &Call, event: &Event) -> Result<bool, ApiError> {
+    let source = call.context.directory.source(event.source).await?;
+    let (Some(live), Some(content)) = (source, content(call, event).await?) else {
+        return Ok(false);
+    };
+    let events = live.provider.map(&content.as_request(), &live.settings).unwrap_or_default();
+    let part = event.part.map_or(0, |part| usize::from(part.index));
+    let announces = |mapped| live.provider.announces(mapped).is_some();
+    Ok(content.fetched.is_none() && events.get(part).is_some_and(announces))
 }

@@ -57,7 +57,7 @@ pub struct Work {
     /// What it must run in order with.
     order_key: Option<String>,
     /// `order_key`: an earlier job of its order key has not ended; `sequence`: an event with a lower number has not
-    /// come yet.
+    /// come yet; `expansion`: its event only announced something, which the server has still to fetch.
     waiting_on: Option<String>,
     /// What is unusual about it.
     flags: Vec<String>,

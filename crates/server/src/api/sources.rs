@@ -21,7 +21,6 @@ use wakepost_domain::work::Priority;
 use wakepost_domain::{EventId, SourceId, TenantId, Timestamp, Ulid};
 use wakepost_providers::{Provider, SecretNeed, registry};
 use wakepost_store::moves::{Page, SourceRecord};
-use wakepost_store::vault::Slot;
 
 use super::call::{At, Call, Nothing};
 use super::describe::{Conflicting, Idempotent, Keyed, Missing, Tenant};
@@ -32,10 +31,11 @@ use super::page::{Listed, PageQuery, listed};
 use super::work::Moved;
 use crate::context::Context;
 use crate::directory::{LiveSource, sealed_record};
+use crate::registering::webhook_url;
 use crate::schema;
 use body::SourceBody;
 pub use body::{check_executor, check_secret};
-use setup::{set_up_error, webhook_url};
+use setup::set_up_error;
 
 /// How long an old secret is still accepted after a rotation, unless asked otherwise, and at most.
 const GRACE: Duration = Duration::from_secs(24 * 3600);
@@ -190,24 +190,12 @@ async fn shown(context: &Context, live: &LiveSource) -> Result<SourceView, ApiEr
     })
 }
 
-/// Where its requests go, on this server.
-fn ingest_path(live: &LiveSource) -> String {
-    format!("/in/{}", live.source.id)
-}
-
-/// Where its requests go, as whoever sends them knows it.
-pub fn ingest_url(context: &Context, live: &LiveSource) -> String {
-    format!("{}{}", context.base_url, ingest_path(live))
-}
-
 pub fn switched(enabled: bool) -> &'static str {
     if enabled { "enabled" } else { "disabled" }
 }
 
 pub async fn opened(context: &Context, record: SourceRecord) -> Result<LiveSource, ApiError> {
-    let key = context.vault.key(record.tenant).await?;
-    let secrets = key.open(Slot::SourceSecrets(record.id), &record.secrets)?;
-    Ok(LiveSource::new(record, &secrets, key)?)
+    Ok(context.directory.open(record).await?)
 }
 
 async fn sealed(context: &Context, source: &Source) -> Result<SourceRecord, ApiError> {

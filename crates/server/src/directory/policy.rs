@@ -91,6 +91,16 @@ impl Directory {
         let tenant = self.tenant(lane.key.tenant).await?;
         let settings = tenant.as_ref().map(|tenant| &tenant.settings);
 
+        let weight = settings.map_or(1, |settings| settings.turn_weight());
+        let backoff = config
+            .and_then(|config| config.backoff_s.as_ref())
+            .map(|list| list.iter().copied().map(Duration::from_secs).collect())
+            .or_else(|| settings.and_then(|settings| settings.backoff()));
+        let backoff = backoff.map_or_else(Backoff::default, Backoff::new);
+        if lane.key.kind == WorkKind::Reply || lane.key.expands() {
+            return Ok(Policy::of_the_gateway(backoff, weight));
+        }
+
         let own = lane.key.own_executor();
         let from_source = config.and_then(|config| config.executor.clone());
         let from_tenant = settings.and_then(|settings| settings.default_executor.clone());
@@ -119,15 +129,6 @@ impl Directory {
                 .zip(lane.key.origin)
                 .map(|(limit, origin)| Cap { scope: CapScope::Source(SourceId(origin)), limit }),
         ];
-        let backoff = config
-            .and_then(|config| config.backoff_s.as_ref())
-            .map(|list| list.iter().copied().map(Duration::from_secs).collect())
-            .or_else(|| settings.and_then(|settings| settings.backoff()));
-        let backoff = backoff.map_or_else(Backoff::default, Backoff::new);
-        let weight = settings.map_or(1, |settings| settings.turn_weight());
-        if lane.key.kind == WorkKind::Reply {
-            return Ok(Policy::of_the_gateway(backoff, weight));
-        }
         Ok(Policy {
             executor,
             executor_trusted,

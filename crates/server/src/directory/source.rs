@@ -4,12 +4,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use wakepost_domain::Timestamp;
 use wakepost_domain::source::{Source, SourceSecrets};
 use wakepost_domain::thread::ThreadPolicy;
 use wakepost_domain::work::Priority;
 use wakepost_providers::{Facts, Need, Provider, Settings, Template, registry};
-use wakepost_store::moves::SourceRecord;
+use wakepost_store::moves::{SourceRecord, SourceState};
 use wakepost_store::vault::{Slot, TenantKey};
 use wakepost_store::{Result, StoreError};
 
@@ -47,6 +48,10 @@ pub struct LiveSource {
     pub sequence_by: Option<Template>,
     /// What makes a newer one supersede a queued older one.
     pub coalesce_by: Option<Template>,
+    /// What is kept of its registration at the provider.
+    pub registration: Option<Value>,
+    /// When that ends unless it is renewed.
+    pub expires_at: Option<Timestamp>,
     networks: Vec<ipnet::IpNet>,
 }
 
@@ -88,6 +93,8 @@ impl LiveSource {
             order_by,
             sequence_by,
             coalesce_by,
+            registration: None,
+            expires_at: None,
             networks,
             source: Source {
                 id: record.id,
@@ -99,6 +106,26 @@ impl LiveSource {
                 updated_at: record.updated_at,
             },
         })
+    }
+
+    /// The same with what the server itself keeps of it.
+    pub fn with_state(mut self, state: &SourceState) -> Result<LiveSource> {
+        let id = self.source.id;
+        if let Some(sealed) = &state.registration {
+            let plain = self.key.open(Slot::Registration(id), sealed)?;
+            let kept: Value = serde_json::from_slice(&plain).map_err(|_| {
+                StoreError::Corrupt(format!("source {id}: its registration is not JSON"))
+            })?;
+            self.settings.extend(self.provider.registered_settings(&kept));
+            self.registration = Some(kept);
+        }
+        self.expires_at = state.expires_at;
+        Ok(self)
+    }
+
+    /// Where its requests go, on this server.
+    pub fn ingest_path(&self) -> String {
+        format!("/in/{}", self.source.id)
     }
 
     /// Whether a sender at this address is welcome.

@@ -12,7 +12,7 @@ use wakepost_domain::lane::{Lane, LaneId, LaneKey};
 use wakepost_domain::receipt::{OurFault, Verdict};
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, ReceiptId, TenantId, Timestamp, WorkId, limits};
-use wakepost_providers::Request;
+use wakepost_providers::{Announces, Request};
 use wakepost_store::moves::{Accepted, DedupKey, NewEvent, NewJob, NewReceipt, SharedBody};
 use wakepost_store::vault::Slot;
 use wakepost_store::{Result, StoreError, failpoint};
@@ -32,6 +32,8 @@ pub struct Passed {
     pub source: Arc<LiveSource>,
     pub headers: HeaderMap,
     pub body: Bytes,
+    /// What stands for a request in an event that we found ourselves.
+    pub fetched: Option<Bytes>,
     pub url: String,
     pub receipt: NewReceipt,
     /// When the last byte had come.
@@ -167,6 +169,7 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
         url: &passed.url,
         headers: &passed.headers,
         body: &passed.body,
+        fetched: passed.fetched.as_deref(),
     };
     let mapped = live.provider.map(&request, &live.settings).map_err(|reason| {
         tracing::info!(source = %live.source.id, %reason, "a signed request could not be understood");
@@ -174,7 +177,9 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
     let unmapped = || vec![Mapped { event_type: "unmapped".to_owned(), ..Mapped::default() }];
     let is_mapped = mapped.is_ok();
     let mapped = mapped.unwrap_or_else(|()| unmapped());
-    let content = Content::encode(&passed.headers, &live.hidden(passed.now), &passed.body);
+    let hidden = live.hidden(passed.now);
+    let content =
+        Content::encode(&passed.headers, &hidden, &passed.body, passed.fetched.as_deref());
     let shared = (mapped.len() > 1).then(|| EventId(context.new_id()));
     let mut events = Vec::with_capacity(mapped.len());
     let mut lanes = Vec::with_capacity(mapped.len());
@@ -189,7 +194,7 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
         let job = match route {
             Route::Job => {
                 let bonds = bonds(live, &request, &mapped, usize::from(index));
-                Some(job(context, live, &mapped.event_type, bonds).await?)
+                Some(job(context, live, &mapped, bonds).await?)
             }
             Route::Ignored | Route::Unmapped | Route::Joined => None,
         };
@@ -228,7 +233,9 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
 }
 
 fn route(live: &LiveSource, mapped: &Mapped) -> Route {
-    let wanted = live.source.config.wants(&mapped.event_type);
+    // Of what only tells of other events, those others are chosen from.
+    let wanted = live.provider.announces(mapped) == Some(Announces::Others)
+        || live.source.config.wants(&mapped.event_type);
     match mapped.starts {
         // Of a reply the ledger decides: it knows in which threads the agent takes part.
         Starts::Job | Starts::InKnownThread if wanted => Route::Job,
@@ -266,7 +273,7 @@ fn event(passed: &Passed, id: EventId, part: Option<Part>, mapped: Mapped, route
 async fn job(
     context: &Context,
     live: &LiveSource,
-    event_type: &str,
+    mapped: &Mapped,
     bonds: Bonds,
 ) -> Result<(Arc<Lane>, NewJob)> {
     let key = LaneKey {
@@ -274,8 +281,12 @@ async fn job(
         kind: WorkKind::Job,
         priority: live.priority(),
         origin: Some(live.source.id.0),
-        name: event_type.to_owned(),
+        name: mapped.event_type.clone(),
         executor: None,
+    };
+    let key = match live.provider.announces(mapped) {
+        Some(_) => key.before_expansion(),
+        None => key,
     };
     let lane = context.directory.lane(key).await?;
     let max_attempts = context.directory.max_attempts(&lane, None).await?;

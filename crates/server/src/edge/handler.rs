@@ -172,6 +172,7 @@ async fn take_in(
             url: &url,
             headers: &parts.headers,
             body: b"",
+            fetched: None,
         };
         return match live.provider.handshake(&asked, &live.settings) {
             Some(prescribed) => Ok((Verdict::Handshake, answer::prescribed(prescribed))),
@@ -187,6 +188,7 @@ async fn take_in(
         url: &url,
         headers: &parts.headers,
         body: &body,
+        fetched: None,
     };
     if let Some(secret) = sent_secret(live, &asked) {
         return match keep_secret(context, live, secret).await {
@@ -212,6 +214,7 @@ async fn take_in(
         source: live.clone(),
         headers: parts.headers,
         body,
+        fetched: None,
         url,
         receipt: NewReceipt { latency_us: micros(arrived), ..receipt },
         now,

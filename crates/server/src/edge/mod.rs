@@ -26,6 +26,7 @@ use utoipa_axum::routes;
 
 use crate::context::Context;
 
+pub(crate) use accept::{Passed, accept};
 pub use body::BODY_TIMEOUT;
 use describe::Refusal;
 pub use faults::Faults;

@@ -109,6 +109,7 @@ async fn explained(directory: &Directory, left: Left) -> NewReceipt {
         url: &forged.url,
         headers: &forged.headers,
         body: &forged.body,
+        fetched: None,
     };
     if let Some(more) = explain(live.provider, &request, &check, &forged.refusal, &others) {
         receipt.detail = Some(match receipt.detail {

@@ -5,6 +5,7 @@
 
 mod answer;
 mod exec;
+mod expand;
 mod http;
 mod lease;
 mod places;
@@ -15,8 +16,8 @@ use std::sync::Arc;
 use wakepost_domain::executor::Executor;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::transition::Ending;
-use wakepost_domain::work::HeldReason;
-use wakepost_store::moves::{Evidence, NewWork};
+use wakepost_domain::work::{HeldReason, WorkKind};
+use wakepost_store::moves::{Evidence, Expanded, NewWork};
 use wakepost_store::{Result, StoreError};
 
 use crate::context::Context;
@@ -40,6 +41,13 @@ pub(crate) enum Finished {
         retryable: bool,
         /// When, if the agent said so.
         retry_after: Option<std::time::Duration>,
+    },
+    /// The event is whole now.
+    Expanded {
+        /// What is stored of it, and where its job goes on.
+        expanded: Expanded,
+        /// Why it is no work for an agent after all.
+        ignored: Option<String>,
     },
     /// The agent will finish it through the API.
     Handed,
@@ -73,7 +81,10 @@ async fn run_to_its_end(context: &Arc<Context>, item: Pushed) {
     let (claimed, _, policy) = &item;
     let ticket = claimed.ticket;
     if policy.executor == Executor::Gateway {
-        let finished = reply::run(context, &item).await;
+        let finished = match claimed.kind {
+            WorkKind::Reply => reply::run(context, &item).await,
+            _ => expand::run(context, &item).await,
+        };
         return record(context, &item, finished).await;
     }
     let job = match view::leased(context, std::slice::from_ref(claimed)).await {
@@ -112,9 +123,14 @@ async fn finish(
 async fn record(context: &Context, item: &Pushed, finished: Finished) {
     let ticket = item.0.ticket;
     let failed = |retryable, retry_after| Ending::Failed { retryable, retry_after };
-    let mut follow_up = None;
+    let (mut follow_up, mut whole) = (None, None);
     let (ending, error, evidence) = match finished {
         Finished::Handed | Finished::Lost => return,
+        Finished::Expanded { expanded, ignored } => {
+            whole = Some(expanded);
+            let ending = if ignored.is_some() { Ending::Cancelled } else { Ending::HandedBack };
+            (ending, ignored.map(|why| format!("ignored: {why}")), Evidence::default())
+        }
         Finished::Done(said) => match finish(context, &ticket, said).await {
             Ok((evidence, reply)) => {
                 follow_up = reply.map(Box::new);
@@ -133,7 +149,7 @@ async fn record(context: &Context, item: &Pushed, finished: Finished) {
             (Ending::Held(HeldReason::InDoubt), Some(error), Evidence::default())
         }
     };
-    let end = End { ticket, ending, error, evidence, follow_up };
+    let end = End { ticket, ending, error, evidence, follow_up, expanded: whole };
     match settle(context, vec![end]).await.pop() {
         Some(Ok(settled)) => {
             tracing::info!(run = %ticket.run_id(), state = settled.state.as_str(), "a pushed run ended");

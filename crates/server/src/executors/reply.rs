@@ -4,7 +4,8 @@ use wakepost_domain::effect::{EffectState, OnDoubt};
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, Ulid, WorkId};
 use wakepost_providers::{
-    Answered, Exchange, Mailed, Outgoing, OutgoingMail, Replies, ReplyError, ReplyFailure, Step,
+    Answered, Mailed, Outgoing, OutgoingMail, Replies, ReplyError, ReplyExchange, ReplyFailure,
+    ReplyStep,
 };
 use wakepost_store::moves::{Begin, BeginOutcome, EffectRow, WorkRow};
 use wakepost_store::vault::{Slot, TenantKey};
@@ -15,8 +16,8 @@ use super::answer::Said;
 use super::lease::{self, Stop};
 use crate::context::Context;
 use crate::directory::LiveSource;
+use crate::exchange::{self, CallFault};
 use crate::outbound::MailFault;
-use crate::platform;
 use crate::queue::Pushed;
 use crate::replies::{Place, Reply};
 use crate::tokens::idempotency_key;
@@ -328,7 +329,7 @@ impl Sending<'_> {
     /// Makes the calls that an exchange asks for, one after the other.
     async fn exchange(
         &self,
-        exchange: std::result::Result<Box<dyn Exchange + Send + '_>, ReplyError>,
+        exchange: std::result::Result<Box<dyn ReplyExchange + Send + '_>, ReplyError>,
     ) -> Came {
         let mut exchange = match exchange {
             Ok(exchange) => exchange,
@@ -337,36 +338,42 @@ impl Sending<'_> {
         let mut step = exchange.next(None);
         for _ in 0..CALLS_MAX {
             let (call, acts) = match step {
-                Step::Call { call, acts } => (call, acts),
-                Step::Mail(mail) => {
+                ReplyStep::Call { call, acts } => (call, acts),
+                ReplyStep::Mail(mail) => {
                     step = self.mail(&mail, exchange.as_mut()).await;
                     continue;
                 }
-                Step::Posted(id) => return Came::Posted(id),
-                Step::Absent => return Came::Absent,
-                Step::Failed(failure) => return Came::Failed(failure),
+                ReplyStep::Posted(id) => return Came::Posted(id),
+                ReplyStep::Absent => return Came::Absent,
+                ReplyStep::Failed(failure) => return Came::Failed(failure),
             };
-            step = match platform::call(self.context, &self.answered.live, call).await {
+            step = match exchange::call(self.context, &self.answered.live, call).await {
                 Ok(answer) => exchange.next(Some(Answered {
                     status: answer.status,
                     headers: &answer.headers,
                     body: &answer.body,
                 })),
-                Err(fault) => {
-                    let doubtful = acts && fault.is_doubtful;
-                    let failure = failure(fault.text, fault.is_retryable);
-                    return Came::Failed(ReplyFailure { doubtful, ..failure });
+                Err(CallFault::Address(why)) => {
+                    return Came::Failed(failure(format!("settings.api_url {why}"), false));
+                }
+                Err(CallFault::Unanswered { error, retryable, doubtful }) => {
+                    let doubtful = acts && doubtful;
+                    return Came::Failed(ReplyFailure { doubtful, ..failure(error, retryable) });
                 }
             };
         }
         Came::Failed(failure("the platform asked for too many calls", true))
     }
 
-    async fn mail(&self, mail: &OutgoingMail, exchange: &mut (dyn Exchange + Send)) -> Step {
-        let (trust, _) = platform::trust(self.context, &self.answered.live);
+    async fn mail(
+        &self,
+        mail: &OutgoingMail,
+        exchange: &mut (dyn ReplyExchange + Send),
+    ) -> ReplyStep {
+        let (trust, _) = exchange::trust(self.context, &self.answered.live);
         match self.context.mailer.send(mail, trust).await {
             Ok(()) => exchange.mailed(Mailed::Accepted),
-            Err(MailFault::Unfit(error)) => Step::Failed(failure(error, false)),
+            Err(MailFault::Unfit(error)) => ReplyStep::Failed(failure(error, false)),
             Err(MailFault::Refused { code, text }) => {
                 exchange.mailed(Mailed::Refused { code, text: &text })
             }

@@ -1,4 +1,4 @@
-//! A received request as it is stored: its headers and its body, in one record.
+//! A received request as it is stored: its headers, its body, and what was fetched because of it, in one record.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use wakepost_providers::Request;
@@ -11,6 +11,8 @@ pub struct Content {
     pub headers: HeaderMap,
     /// The body.
     pub body: Vec<u8>,
+    /// What was fetched because of it.
+    pub fetched: Option<Vec<u8>>,
 }
 
 /// Headers that are never stored.
@@ -21,37 +23,50 @@ const DROPPED: [HeaderName; 3] =
 const PREFIXED_BYTES_MIN: usize = 8;
 
 impl Content {
-    /// The record: the headers as text lines, their length before them, then the body.
+    /// The record of a request.
     /// A header that holds one of `secrets` itself, as a token does, is left out.
-    pub fn encode(headers: &HeaderMap, secrets: &[&str], body: &[u8]) -> Vec<u8> {
-        let mut record = vec![0u8; 4];
+    pub fn encode(
+        headers: &HeaderMap,
+        secrets: &[&str],
+        body: &[u8],
+        fetched: Option<&[u8]>,
+    ) -> Vec<u8> {
         let kept = |(name, value): &(&HeaderName, &HeaderValue)| {
             !DROPPED.contains(name) && !secrets.iter().any(|secret| shows(value, secret))
         };
-        for (name, value) in headers.iter().filter(kept) {
-            record.extend_from_slice(name.as_str().as_bytes());
-            record.push(b':');
-            record.extend_from_slice(value.as_bytes());
-            // No header value holds a line feed.
-            record.push(b'\n');
-        }
-        let length = u32::try_from(record.len() - 4).expect("headers are bounded by the listener");
-        record[..4].copy_from_slice(&length.to_be_bytes());
-        record.extend_from_slice(body);
-        record
+        record(headers.iter().filter(kept), body, fetched)
+    }
+
+    /// The record of a request that was stored before, with what was fetched since.
+    pub fn encode_with(&self, fetched: &[u8]) -> Vec<u8> {
+        record(self.headers.iter(), &self.body, Some(fetched))
     }
 
     /// The request as its provider's adapter reads it.
     pub fn as_request(&self) -> Request<'_> {
-        Request { method: &http::Method::POST, url: "", headers: &self.headers, body: &self.body }
+        Request {
+            method: &http::Method::POST,
+            url: "",
+            headers: &self.headers,
+            body: &self.body,
+            fetched: self.fetched.as_deref(),
+        }
     }
 
     /// Reads a record.
     pub fn decode(record: &[u8]) -> Result<Content> {
         let damaged = || StoreError::Corrupt("a stored request cannot be read".to_owned());
-        let (length, rest) = record.split_first_chunk::<4>().ok_or_else(damaged)?;
-        let length = u32::from_be_bytes(*length) as usize;
-        let (lines, body) = rest.split_at_checked(length).ok_or_else(damaged)?;
+        let (headers_bytes, rest) = record.split_first_chunk::<4>().ok_or_else(damaged)?;
+        let (fetched_bytes, rest) = rest.split_first_chunk::<4>().ok_or_else(damaged)?;
+        let headers_bytes = u32::from_be_bytes(*headers_bytes) as usize;
+        let (lines, rest) = rest.split_at_checked(headers_bytes).ok_or_else(damaged)?;
+        let (fetched, body) = match u32::from_be_bytes(*fetched_bytes) {
+            NOTHING => (None, rest),
+            bytes => {
+                let (fetched, body) = rest.split_at_checked(bytes as usize).ok_or_else(damaged)?;
+                (Some(fetched.to_vec()), body)
+            }
+        };
         let mut headers = HeaderMap::new();
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let colon = line.iter().position(|byte| *byte == b':').ok_or_else(damaged)?;
@@ -59,8 +74,36 @@ impl Content {
             let value = HeaderValue::from_bytes(&line[colon + 1..]).map_err(|_| damaged())?;
             headers.append(name, value);
         }
-        Ok(Content { headers, body: body.to_vec() })
+        Ok(Content { headers, body: body.to_vec(), fetched })
     }
+}
+
+/// In place of a length: nothing was fetched.
+const NOTHING: u32 = u32::MAX;
+
+/// Two lengths, then the headers as text lines, what was fetched, and the body.
+fn record<'h>(
+    headers: impl Iterator<Item = (&'h HeaderName, &'h HeaderValue)>,
+    body: &[u8],
+    fetched: Option<&[u8]>,
+) -> Vec<u8> {
+    let mut record = vec![0u8; 8];
+    for (name, value) in headers {
+        record.extend_from_slice(name.as_str().as_bytes());
+        record.push(b':');
+        record.extend_from_slice(value.as_bytes());
+        // No header value holds a line feed.
+        record.push(b'\n');
+    }
+    let length = u32::try_from(record.len() - 8).expect("headers are bounded by the listener");
+    record[..4].copy_from_slice(&length.to_be_bytes());
+    let length = fetched.map_or(NOTHING, |fetched| {
+        u32::try_from(fetched.len()).expect("answers are bounded by the client")
+    });
+    record[4..8].copy_from_slice(&length.to_be_bytes());
+    record.extend_from_slice(fetched.unwrap_or_default());
+    record.extend_from_slice(body);
+    record
 }
 
 /// Whether a header's value is the secret, or ends with it behind a prefix such as `Bearer`.
@@ -80,6 +123,7 @@ mod tests {
         fn a_request_reads_back_as_it_came(
             values in prop::collection::vec("[ -~\\x80-\\xff]{0,20}", 0..5),
             body: Vec<u8>,
+            fetched: Option<Vec<u8>>,
         ) {
             let mut headers = HeaderMap::new();
             for value in &values {
@@ -87,8 +131,11 @@ mod tests {
                     headers.append("x-value", value);
                 }
             }
-            let content = Content::decode(&Content::encode(&headers, &[], &body)).unwrap();
-            prop_assert_eq!(content, Content { headers, body });
+            let record = Content::encode(&headers, &[], &body, fetched.as_deref());
+            let content = Content::decode(&record).unwrap();
+            prop_assert_eq!(&content, &Content { headers, body, fetched });
+            let more = Content::decode(&content.encode_with(b"more")).unwrap();
+            prop_assert_eq!(more, Content { fetched: Some(b"more".to_vec()), ..content });
         }
     }
 
@@ -101,13 +148,14 @@ mod tests {
         headers.insert("x-token", HeaderValue::from_static("the secret itself"));
         headers.insert("x-other", HeaderValue::from_static("Token the secret itself"));
         let secrets = ["another", "the secret itself"];
-        let content = Content::decode(&Content::encode(&headers, &secrets, b"")).unwrap();
+        let content = Content::decode(&Content::encode(&headers, &secrets, b"", None)).unwrap();
         assert_eq!(content.headers.len(), 1);
     }
 
     #[test]
     fn a_cut_record_is_an_error() {
         assert!(Content::decode(&[0, 0]).is_err());
-        assert!(Content::decode(&[0, 0, 0, 9, b'x']).is_err());
+        assert!(Content::decode(&[0, 0, 0, 9, 255, 255, 255, 255, b'x']).is_err());
+        assert!(Content::decode(&[0, 0, 0, 0, 0, 0, 0, 9, b'x']).is_err());
     }
 }

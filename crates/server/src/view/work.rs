@@ -120,11 +120,13 @@ pub fn name_of(row: &WorkRow, lane: Option<&Lane>) -> String {
 }
 
 /// What an item waits for besides its time and its turn.
-fn waiting_on(row: &WorkRow) -> Option<&'static str> {
+fn waiting_on(row: &WorkRow, lane: Option<&Lane>) -> Option<&'static str> {
     let early = || row.meta.flags.iter().any(|flag| flag == OUT_OF_ORDER);
+    let expands = || lane.is_some_and(|lane| lane.key.expands());
     match row.state {
         _ if row.behind => Some("order_key"),
         State::Scheduled if early() => Some("sequence"),
+        state if !state.is_terminal() && state != State::Running && expands() => Some("expansion"),
         _ => None,
     }
 }
@@ -137,9 +139,10 @@ pub fn work_view(
     tenant: &str,
 ) -> WorkView {
     let running = row.state == State::Running;
-    let waiting_on = waiting_on(&row);
+    let waiting_on = waiting_on(&row, lane);
     WorkView {
         kind: name_of(&row, lane),
+
         id: row.id.text(row.kind),
         event_id: row.event,
         event_ids: events,

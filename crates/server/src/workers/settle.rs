@@ -6,7 +6,7 @@ use wakepost_domain::lease::Ticket;
 use wakepost_domain::transition::{self, Ending};
 use wakepost_domain::work::State;
 use wakepost_store::Result;
-use wakepost_store::moves::{Evidence, Guard, NewWork, Settle, Settled};
+use wakepost_store::moves::{Evidence, Expanded, Guard, NewWork, Settle, Settled};
 
 use crate::context::Context;
 use crate::telemetry::metrics::Metrics;
@@ -24,6 +24,8 @@ pub struct End {
     pub evidence: Evidence,
     /// What follows a success.
     pub follow_up: Option<Box<NewWork>>,
+    /// What it found out about the event, if it was for that.
+    pub expanded: Option<Expanded>,
 }
 
 /// Ends runs whose lease is live. Each has its own answer.
@@ -36,9 +38,9 @@ pub async fn settle(context: &Context, ends: Vec<End>) -> Vec<Result<Settled>> {
             }
             _ => Backoff::default(),
         };
-        let End { ticket, ending, error, evidence, follow_up } = end;
+        let End { ticket, ending, error, evidence, follow_up, expanded } = end;
         let decided = decide(context, ticket, ending, &backoff, Guard::Live, error, evidence);
-        batch.push(Settle { follow_up, ..decided });
+        batch.push(Settle { follow_up, expanded, ..decided });
     }
     settle_decided(context, batch).await
 }
@@ -56,7 +58,7 @@ pub fn decide(
     let chance = context.entropy.fraction();
     let settlement =
         transition::settle(ending, ticket.attempt, ticket.max_attempts, backoff, chance);
-    Settle { ticket, guard, settlement, error, evidence, follow_up: None }
+    Settle { ticket, guard, settlement, error, evidence, follow_up: None, expanded: None }
 }
 
 /// Ends runs as decided, and tells the queue about what may run next.

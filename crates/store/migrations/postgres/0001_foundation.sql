@@ -67,6 +67,17 @@ CREATE TABLE fixtures (
 CREATE INDEX fixtures_by_tenant ON fixtures (tenant, id);
 -- Sealed bytes do not compress.
 ALTER TABLE fixtures ALTER content SET STORAGE EXTERNAL;
+-- What the server itself keeps of a source, apart from what people set.
+CREATE TABLE source_states (
+  source uuid PRIMARY KEY,
+  tenant int NOT NULL,
+  registration bytea,                -- sealed: what set-up made at the provider
+  expires_at bigint,                 -- when that ends unless it is renewed
+  renew_at bigint,                   -- when somebody should renew it
+  position bytea,                    -- sealed: how far the provider's changes were read
+  version bigint NOT NULL DEFAULT 0  -- how often the position moved
+);
+CREATE INDEX source_states_due ON source_states (renew_at) WHERE renew_at IS NOT NULL;
 
 CREATE TABLE lanes (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

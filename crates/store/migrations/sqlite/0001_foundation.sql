@@ -54,6 +54,17 @@ CREATE TABLE fixtures (
   UNIQUE (tenant, name)
 ) STRICT;
 CREATE INDEX fixtures_by_tenant ON fixtures (tenant, id);
+-- What the server itself keeps of a source, apart from what people set.
+CREATE TABLE source_states (
+  source BLOB PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  registration BLOB,                 -- sealed: what set-up made at the provider
+  expires_at INTEGER,                -- when that ends unless it is renewed
+  renew_at INTEGER,                  -- when somebody should renew it
+  position BLOB,                     -- sealed: how far the provider's changes were read
+  version INTEGER NOT NULL DEFAULT 0 -- how often the position moved
+) STRICT, WITHOUT ROWID;
+CREATE INDEX source_states_due ON source_states (renew_at) WHERE renew_at IS NOT NULL;
 
 CREATE TABLE lanes (
   id INTEGER PRIMARY KEY,

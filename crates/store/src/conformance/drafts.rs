@@ -395,6 +395,7 @@ pub fn end(ticket: &Ticket, ending: Ending) -> Settle {
         error: (ending != Ending::Succeeded).then(|| format!("{ending:?}")),
         evidence: Evidence::default(),
         follow_up: None,
+        expanded: None,
     }
 }
 

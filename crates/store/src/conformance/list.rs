@@ -131,6 +131,8 @@ macro_rules! conformance_list {
                 one_end_told_many_times_at_once_happens_once,
                 of_different_ends_at_once_one_happens,
                 many_items_end_at_once_each_with_its_own_record,
+                an_expanded_event_goes_on_in_its_new_lane_with_all_its_attempts,
+                what_was_fetched_is_kept_with_the_end_of_its_run_and_not_without,
             ]
             rescuing: [
                 only_leases_that_ended_are_listed_oldest_first,
@@ -284,6 +286,11 @@ macro_rules! conformance_list {
                 only_the_latest_progress_of_a_job_is_kept,
                 what_jobs_keep_is_read_for_many_at_once,
                 bodies_are_read_for_many_at_once,
+            ]
+            registering: [
+                what_set_up_made_is_read_back_and_goes_with_its_source,
+                of_nodes_that_move_a_position_at_once_one_does,
+                a_renewal_is_due_at_its_time_and_one_node_takes_it_on,
             ]
             keeping_up: [
                 a_store_that_works_answers,

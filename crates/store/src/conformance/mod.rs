@@ -32,6 +32,7 @@ pub mod pruning;
 pub mod reading_events;
 pub mod reading_work;
 pub mod records;
+pub mod registering;
 pub mod replaying;
 pub mod rescuing;
 pub mod sequencing;

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use wakepost_domain::WorkId;
 use wakepost_domain::run::RunOutcome;
 use wakepost_domain::transition::Ending;
 use wakepost_domain::work::{HeldReason, State};
+use wakepost_domain::{EventId, WorkId};
 
 use super::Harness;
 use super::drafts::end;
 use super::world::{World, assert_lost, assert_near, failed, failed_for_s, given_up, sealed};
 use crate::error::StoreError;
-use crate::moves::{Evidence, Settle, Settled};
+use crate::moves::{Evidence, Expanded, Settle, Settled};
 
 const ENDINGS: [Ending; 5] = [
     Ending::Succeeded,
@@ -266,4 +266,56 @@ pub async fn many_items_end_at_once_each_with_its_own_record(harness: &impl Harn
         assert_eq!(world.state(inbox.tenant, work).await, State::Succeeded);
         assert_eq!(world.store.runs(inbox.tenant, work).await.unwrap().len(), 1);
     }
+}
+
+pub async fn an_expanded_event_goes_on_in_its_new_lane_with_all_its_attempts(
+    harness: &impl Harness,
+) {
+    let world = World::new(harness).await;
+    let (before, after) = (world.inbox().await, world.inbox().await);
+    let work = world.accepted(&before).await;
+    world.run_to(&before, failed()).await;
+    let ticket = world.claim(&before).one().await.ticket;
+    assert_eq!((ticket.work, ticket.attempt), (work, 2));
+    let expanded = Expanded { event: EventId(work.0), content: sealed("whole"), lane: after.lane };
+    let told = Settle { expanded: Some(expanded), ..end(&ticket, Ending::HandedBack) };
+    let settled = world.settle(told.clone()).await.unwrap();
+    assert_eq!((settled.state, settled.lane), (State::Pending, after.lane));
+    let again = world.settle(told).await.unwrap();
+    assert_eq!(again, Settled { repeated: true, ..settled });
+    let row = world.row(before.tenant, work).await;
+    assert_eq!((row.lane, row.attempts, row.fence), (after.lane, 0, 2));
+    assert!(world.claim(&before).take().await.is_empty());
+    let next = world.claim(&after).one().await.ticket;
+    assert_eq!((next.work, next.attempt, next.fence), (work, 1, 3));
+    let bodies = world.other.contents(vec![EventId(work.0)]).await.unwrap();
+    assert_eq!(bodies, [(EventId(work.0), sealed("whole"))]);
+}
+
+pub async fn what_was_fetched_is_kept_with_the_end_of_its_run_and_not_without(
+    harness: &impl Harness,
+) {
+    let world = World::new(harness).await;
+    let (before, after) = (world.inbox().await, world.inbox().await);
+    let body = async |work: WorkId| {
+        let mut bodies = world.store.contents(vec![EventId(work.0)]).await.unwrap();
+        bodies.pop().map(|(_, content)| content)
+    };
+    let stale = world.running(&before).await.ticket;
+    let event = EventId(stale.work.0);
+    world.advance_s(100_000).await;
+    let expanded = Expanded { event, content: sealed("late"), lane: after.lane };
+    let told = Settle { expanded: Some(expanded), ..end(&stale, Ending::HandedBack) };
+    assert_lost(world.settle(told).await);
+    assert_ne!(body(stale.work).await, Some(sealed("late")));
+
+    let other = world.inbox().await;
+    let ticket = world.running(&other).await.ticket;
+    let expanded =
+        Expanded { event: EventId(ticket.work.0), content: sealed("bulk"), lane: after.lane };
+    let told = Settle { expanded: Some(expanded), ..end(&ticket, Ending::Cancelled) };
+    let settled = world.settle(told).await.unwrap();
+    assert_eq!((settled.state, settled.lane), (State::Cancelled, other.lane));
+    assert_eq!(body(ticket.work).await, Some(sealed("bulk")));
+    assert!(world.claim(&after).take().await.is_empty());
 }

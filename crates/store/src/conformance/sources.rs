@@ -33,7 +33,7 @@ impl<H: Harness> World<'_, H> {
         }
     }
 
-    async fn made(&self, tenant: TenantId) -> SourceRecord {
+    pub(super) async fn made(&self, tenant: TenantId) -> SourceRecord {
         let record = self.source_draft(tenant).await;
         let audit = self.audit(tenant, "source.create");
         let made = self.store.create_source(record.clone(), audit, None).await.unwrap();

@@ -5,6 +5,7 @@ mod effects;
 mod fixtures;
 mod queue;
 mod read;
+mod registration;
 mod settings;
 mod upkeep;
 mod work;
@@ -17,13 +18,14 @@ pub use accept::{
 pub use effects::{Begin, BeginOutcome, EffectRow, Effects, Resolve};
 pub use fixtures::{Fixture, Fixtures};
 pub use queue::{
-    Cap, CapScope, ClaimLane, ClaimRequest, Claimed, Evidence, Guard, Heartbeat, HeartbeatAnswer,
-    Item, Progress, Queue, Settle, Settled,
+    Cap, CapScope, ClaimLane, ClaimRequest, Claimed, Evidence, Expanded, Guard, Heartbeat,
+    HeartbeatAnswer, Item, Progress, Queue, Settle, Settled,
 };
 pub use read::{
     Cursor, EventFilter, EventRow, JobState, Page, ProgressRow, Reading, ReceiptRow, WorkFilter,
     WorkRow,
 };
+pub use registration::{Registrations, Renewal, SourceState};
 pub use settings::{
     AuditEntry, AuditRow, Idempotency, KeyRecord, Once, Replayed, Settings, SourceRecord,
 };
@@ -38,6 +40,7 @@ pub trait Store:
     + WorkMoves
     + Settings
     + Fixtures
+    + Registrations
     + Reading
     + Upkeep
     + Send
@@ -53,6 +56,7 @@ impl<T> Store for T where
         + WorkMoves
         + Settings
         + Fixtures
+        + Registrations
         + Reading
         + Upkeep
         + Send

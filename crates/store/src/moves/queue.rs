@@ -138,15 +138,30 @@ pub struct Settle {
     pub evidence: Evidence,
     /// What is to be done next, made together with a success and with nothing else.
     pub follow_up: Option<Box<NewWork>>,
+    /// What the run found out about the event, if it was for that.
+    pub expanded: Option<Expanded>,
 }
 
 impl Settle {
     /// How large what it brings is.
     pub(crate) fn bytes(&self) -> usize {
         let input = self.follow_up.as_ref().and_then(|next| next.input.as_ref());
+        let content = self.expanded.as_ref().map(|expanded| &expanded.content);
         let Evidence { result, reply, .. } = &self.evidence;
-        [result.as_ref(), reply.as_ref(), input].into_iter().flatten().map(Sealed::len).sum()
+        let brought = [result.as_ref(), reply.as_ref(), input, content];
+        brought.into_iter().flatten().map(Sealed::len).sum()
     }
+}
+
+/// An event that only announced something, now whole.
+#[derive(Debug, Clone)]
+pub struct Expanded {
+    /// The event.
+    pub event: EventId,
+    /// Its headers and body as received, and what was fetched besides: stored in place of what there was.
+    pub content: Sealed,
+    /// Where its item goes on, with all its attempts, unless it ended.
+    pub lane: LaneId,
 }
 
 /// What a run leaves behind.

@@ -149,6 +149,7 @@ async fn interrupt(
         error: None,
         evidence: Evidence::default(),
         follow_up: None,
+        expanded: None,
     };
     let settled = settle(tx, &[&end]).await?.into_iter().next().flatten();
     Ok(settled.map(|settled| settled.freed_cap))

@@ -191,6 +191,7 @@ async fn hold(tx: &Transaction<'_>, request: &Begin) -> Result<()> {
         error: Some(format!("effect {} is in doubt", request.key)),
         evidence: Evidence::default(),
         follow_up: None,
+        expanded: None,
     };
     let settled = settle(tx, &[&end]).await?;
     settled.into_iter().next().flatten().ok_or(StoreError::LeaseLost)?;

@@ -27,6 +27,7 @@ mod prune;
 mod queue;
 mod read;
 mod receipts;
+mod registration;
 mod rows;
 mod sequencing;
 mod settings;

@@ -260,6 +260,8 @@ impl Settings for Postgres {
         )
         .await?;
         found(gone)?;
+        let forget = "DELETE FROM source_states WHERE source = $1::uuid";
+        execute(&tx, forget, &[&uuid(id.0)]).await?;
         audit(&tx, &entry).await?;
         commit(tx).await
     }

@@ -13,7 +13,7 @@ use super::batch::Verb;
 use super::claim::millis;
 use super::fault::Fault;
 use super::ordering::{let_next_go, lock_live_and_new};
-use super::rows::{code, get, opt_text, query, uuid};
+use super::rows::{code, execute, get, opt_text, query, uuid};
 use super::sequencing;
 use super::work;
 use crate::error::{Result, StoreError};
@@ -46,13 +46,16 @@ impl Verb for End {
                 open.into_iter().partition(|index| seen.insert(items[*index].ticket.work));
             let ends: Vec<&Settle> = round.iter().map(|index| &items[*index]).collect();
             pass_ends(&ends).await?;
-            let has_more = |end: &&Settle| end.ticket.ordered || end.follow_up.is_some();
+            let has_more = |end: &&Settle| {
+                end.ticket.ordered || end.follow_up.is_some() || end.expanded.is_some()
+            };
             let settled = match ends.iter().any(has_more) {
                 // The usual batch is one statement, and its own transaction.
                 false => settle(&*client, &ends).await?,
                 true => {
                     let tx = client.transaction().await?;
                     let settled = settle_with_more(&tx, &ends).await?;
+                    keep_contents(&tx, &ends, &settled).await?;
                     tx.commit().await?;
                     settled
                 }
@@ -115,6 +118,26 @@ pub async fn settle_with_more(
     Ok(settled)
 }
 
+/// What was fetched for events is stored with the end of the run that did. An event whose body is gone by now
+/// stays without one.
+async fn keep_contents(
+    tx: &Transaction<'_>,
+    ends: &[&Settle],
+    settled: &[Option<Settled>],
+) -> std::result::Result<(), Fault> {
+    for (end, settled) in ends.iter().zip(settled) {
+        if let (Some(expanded), Some(Settled { repeated: false, .. })) = (&end.expanded, settled) {
+            execute(
+                tx,
+                "UPDATE bodies SET content = $3::bytea WHERE tenant = $1::int AND id = $2::uuid",
+                &[&end.ticket.tenant.0, &uuid(expanded.event.0), &expanded.content.as_bytes()],
+            )
+            .await?;
+        }
+    }
+    Ok(())
+}
+
 /// Ends runs, each item at most once. `None`: the lease is not what the caller thinks.
 pub async fn settle(
     client: &impl GenericClient,
@@ -168,9 +191,9 @@ WITH place AS MATERIALIZED (
   SELECT e.*, w.at
   FROM unnest($1::int[], $2::uuid[], $3::int[], $4::smallint[], $5::bigint[], $6::smallint[],
               $7::bigint[], $8::int[], $9::smallint[], $10::smallint[], $11::text[], $12::bytea[],
-              $13::bytea[], $14::double precision[])
+              $13::bytea[], $14::double precision[], $16::bigint[])
     AS e (tenant, id, fence, guard, guard_at, next, delay_ms, give_back, held, outcome, error,
-          result, reply, cost)
+          result, reply, cost, to_lane)
   CROSS JOIN LATERAL (
     SELECT ctid AS at FROM work w WHERE w.tenant = e.tenant AND w.id = e.id OFFSET 0) w
 ), hit AS (
@@ -181,7 +204,7 @@ WITH place AS MATERIALIZED (
              WHEN p.guard = 1 THEN w.lease_expires_at = p.guard_at
                                    AND w.lease_expires_at <= wakepost_now()
              ELSE w.cancel_at <= p.guard_at END
-  RETURNING w.*, p.delay_ms, p.give_back, p.held, p.error, p.result, p.reply, p.cost,
+  RETURNING w.*, p.delay_ms, p.give_back, p.held, p.error, p.result, p.reply, p.cost, p.to_lane,
             CASE WHEN w.cancel_at IS NOT NULL AND p.next <> 6 THEN 7::smallint ELSE p.next END AS next,
             CASE WHEN w.cancel_at IS NOT NULL AND p.next <> 6 THEN $15::smallint
                  ELSE p.outcome END AS outcome
@@ -215,12 +238,15 @@ WITH place AS MATERIALIZED (
   INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id, scope,
                     subject, order_key, behind, meta, held_reason, last_error, worker, started_at,
                     cancel_at, place, coalesce_key)
-  SELECT tenant, id, kind, lane, next, wakepost_now() + delay_ms, attempts - give_back, max_attempts, fence,
+  SELECT tenant, id, kind, coalesce(to_lane, lane), next, wakepost_now() + delay_ms,
+         CASE WHEN to_lane IS NULL THEN attempts - give_back ELSE 0 END, max_attempts, fence,
          event_id, scope, subject, order_key, behind, meta, held, coalesce(error, last_error), worker,
          started_at, cancel_at, place, coalesce_key
   FROM hit WHERE next < 6
 )
-SELECT id, lane, next, caps IS NOT NULL, CASE WHEN next >= 6 THEN place END FROM hit";
+SELECT id, CASE WHEN next < 6 THEN coalesce(to_lane, lane) ELSE lane END, next, caps IS NOT NULL,
+       CASE WHEN next >= 6 THEN place END
+FROM hit";
 
 async fn end(
     client: &impl GenericClient,
@@ -252,6 +278,7 @@ async fn end(
             &column!(end => end.evidence.reply.as_ref().map(Sealed::as_bytes)),
             &column!(end => end.evidence.cost),
             &(RunOutcome::Cancelled as i16),
+            &column!(end => end.expanded.as_ref().map(|expanded| expanded.lane.0)),
         ],
     )
     .await?;

@@ -140,6 +140,7 @@ fn interrupt(
         error: None,
         evidence: Evidence::default(),
         follow_up: None,
+        expanded: None,
     };
     Ok(settle(tx, now, &end)?.map(|settled| settled.freed_cap))
 }

@@ -165,6 +165,7 @@ fn hold(tx: &Connection, now: Timestamp, request: &Begin) -> Result<()> {
         error: Some(format!("effect {} is in doubt", request.key)),
         evidence: Evidence::default(),
         follow_up: None,
+        expanded: None,
     };
     settle(tx, now, &end)?.ok_or(StoreError::LeaseLost)?;
     Ok(())

@@ -18,6 +18,7 @@ mod prune;
 mod queue;
 mod read;
 mod readers;
+mod registration;
 mod rows;
 mod sequencing;
 mod settings;

@@ -18,8 +18,8 @@ use super::work;
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
-    ClaimLane, ClaimRequest, Claimed, Evidence, Guard, Heartbeat, HeartbeatAnswer, Idempotency,
-    Item, NewWork, Once, OrderKey, Progress, Queue, Settle, Settled,
+    ClaimLane, ClaimRequest, Claimed, Evidence, Expanded, Guard, Heartbeat, HeartbeatAnswer,
+    Idempotency, Item, NewWork, Once, OrderKey, Progress, Queue, Settle, Settled,
 };
 use crate::vault::Sealed;
 
@@ -356,6 +356,9 @@ fn end(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Result<Optio
         record_run(tx, now, item, &running, outcome)?;
     }
     keep_evidence(tx, ticket, &item.evidence)?;
+    if let Some(expanded) = &item.expanded {
+        keep_content(tx, ticket.tenant, expanded)?;
+    }
     let next_in_order = if state.is_terminal() {
         finish(tx, now, ticket.tenant, ticket.work, state, item.error.as_deref())?
     } else {
@@ -366,7 +369,11 @@ fn end(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Result<Optio
         running.caps.as_deref().map(|text| text.split(' ').collect()).unwrap_or_default();
     count_running(tx, &caps, -1)?;
     let freed_cap = !caps.is_empty();
-    Ok(Some(Settled { state, lane: running.lane, next_in_order, freed_cap, repeated: false }))
+    let lane = match &item.expanded {
+        Some(expanded) if !state.is_terminal() => expanded.lane,
+        _ => running.lane,
+    };
+    Ok(Some(Settled { state, lane, next_in_order, freed_cap, repeated: false }))
 }
 
 fn guarded(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Result<Option<Running>> {
@@ -502,9 +509,10 @@ pub(super) fn finish(
 fn wait_again(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Result<()> {
     let settlement = &item.settlement;
     tx.prepare_cached(
-        "UPDATE work SET state = ?3, run_at = ?4, attempts = attempts - ?5, held_reason = ?6,
+        "UPDATE work SET state = ?3, run_at = ?4,
+                attempts = CASE WHEN ?8 IS NULL THEN attempts - ?5 ELSE 0 END, held_reason = ?6,
                 last_error = coalesce(?7, last_error), lease_expires_at = NULL, run_deadline = NULL,
-                caps = NULL
+                caps = NULL, lane = coalesce(?8, lane)
          WHERE tenant = ?1 AND id = ?2",
     )?
     .execute((
@@ -515,7 +523,15 @@ fn wait_again(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Resul
         i32::from(settlement.give_back),
         settlement.held.map(|reason| reason as i16),
         &item.error,
+        item.expanded.as_ref().map(|expanded| expanded.lane.0),
     ))?;
+    Ok(())
+}
+
+/// An event whose body is gone by now stays without one.
+fn keep_content(tx: &Connection, tenant: TenantId, expanded: &Expanded) -> rusqlite::Result<()> {
+    tx.prepare_cached("UPDATE bodies SET content = ?3 WHERE tenant = ?1 AND id = ?2")?
+        .execute((tenant.0, Bits(expanded.event.to_bytes()), expanded.content.as_bytes()))?;
     Ok(())
 }
 

@@ -263,6 +263,8 @@ impl Settings for Sqlite {
                 )
                 .map_err(unavailable)?;
             found(gone)?;
+            tx.execute("DELETE FROM source_states WHERE source = ?1", [Bits(id.to_bytes())])
+                .map_err(unavailable)?;
             audit(tx, &entry)
         })
         .await

@@ -1,7 +1,8 @@
 //! What to do with a source: where its URL goes, and what is still missing.
 
 use wakepost_client::Source;
-use wakepost_providers::{Registration, SecretNeed, Settings, registry};
+use wakepost_domain::Timestamp;
+use wakepost_providers::{Registering, Registration, SecretNeed, Settings, registry};
 
 use super::setup::numbered;
 use crate::output::escape;
@@ -82,8 +83,15 @@ fn registers_itself(provider: &str) -> bool {
         let settings: Settings =
             all.map(|setting| (setting.name.to_owned(), setting.example.into())).collect();
         let webhook_url = "https://hooks.example/in/src_1";
-        let registration = Registration { webhook_url, secret: "s", settings: &settings };
-        provider.registration(&registration).is_some()
+        let at = Registration { webhook_url, secret: "s", settings: &settings };
+        let registering = Registering {
+            at,
+            before: None,
+            position: None,
+            fresh_id: String::new(),
+            now: Timestamp::default(),
+        };
+        provider.registering(registering).is_some()
     })
 }
 
@@ -137,6 +145,7 @@ mod tests {
             |provider| next_step(&source(provider)).join("\n").contains("sources setup src_1");
         assert!(offers("telegram"));
         assert!(offers("notion"), "its secret is shown there");
+        assert!(offers("google-docs"));
         assert!(!offers("github"));
     }
 

@@ -36,6 +36,7 @@ fn fields(status: &SourceStatus) -> Fields {
         .line("state", state(status))
         .line("ingest URL", Cell::maybe(status.webhook_url.as_deref()))
         .line_if("missing", (!missing.is_empty()).then(|| warn(&missing)))
+        .line_if("registered until", status.expires_at.as_deref().map(Cell::new))
         .line_if("problem", status.error.as_deref().map(warn))
 }
 

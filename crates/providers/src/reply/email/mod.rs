@@ -20,8 +20,8 @@ use self::received::Received;
 use self::settings::Server;
 use super::answer::{self, readable};
 use super::{
-    Exchange, Mailed, Once, Outgoing, OutgoingMail, Replies, ReplyError, ReplyFailure, Step,
-    authorize, base, needed, out_of_turn,
+    Mailed, Once, Outgoing, OutgoingMail, Replies, ReplyError, ReplyExchange, ReplyFailure,
+    ReplyStep, authorize, base, needed, out_of_turn,
 };
 use crate::mail::{ADDRESS, Address};
 use crate::payload::text_at;
@@ -101,7 +101,10 @@ impl Replies for EmailReplies {
         if text.is_empty() { Vec::new() } else { vec![text.to_owned()] }
     }
 
-    fn post<'a>(&self, part: &Outgoing<'a>) -> Result<Box<dyn Exchange + Send + 'a>, ReplyError> {
+    fn post<'a>(
+        &self,
+        part: &Outgoing<'a>,
+    ) -> Result<Box<dyn ReplyExchange + Send + 'a>, ReplyError> {
         if part.replaces.is_some() {
             return Err(ReplyError::unanswerable("a mail cannot be changed"));
         }
@@ -163,29 +166,29 @@ enum Mailing {
     Over,
 }
 
-impl Exchange for Mailing {
-    fn next(&mut self, answered: Option<Answered<'_>>) -> Step {
+impl ReplyExchange for Mailing {
+    fn next(&mut self, answered: Option<Answered<'_>>) -> ReplyStep {
         match (std::mem::replace(self, Mailing::Over), answered) {
             (Mailing::New(mail), None) => {
                 *self = Mailing::Handed { message_id: mail.message_id.clone() };
-                Step::Mail(mail)
+                ReplyStep::Mail(mail)
             }
             _ => out_of_turn(),
         }
     }
 
-    fn mailed(&mut self, mailed: Mailed<'_>) -> Step {
+    fn mailed(&mut self, mailed: Mailed<'_>) -> ReplyStep {
         let Mailing::Handed { message_id } = std::mem::replace(self, Mailing::Over) else {
             return out_of_turn();
         };
         match mailed {
-            Mailed::Accepted => Step::Posted(Some(message_id)),
-            Mailed::Refused { code, text } => Step::Failed(ReplyFailure {
+            Mailed::Accepted => ReplyStep::Posted(Some(message_id)),
+            Mailed::Refused { code, text } => ReplyStep::Failed(ReplyFailure {
                 error: format!("the mail server answered {code}: {}", readable(text)),
                 retryable: (400..500).contains(&code),
                 ..ReplyFailure::default()
             }),
-            Mailed::Lost { error, handed_over } => Step::Failed(ReplyFailure {
+            Mailed::Lost { error, handed_over } => ReplyStep::Failed(ReplyFailure {
                 error: format!("the mail server did not answer: {}", readable(error)),
                 retryable: true,
                 doubtful: handed_over,
@@ -254,13 +257,13 @@ fn for_sendgrid(answer: &Answer) -> Value {
     })
 }
 
-fn read_resend(answered: &Answered<'_>) -> Step {
+fn read_resend(answered: &Answered<'_>) -> ReplyStep {
     let said = answer::json(answered);
     if let Some(id) = text_at(&said, "/id").filter(|_| answered.status.is_success()) {
-        return Step::Posted(Some(id.to_owned()));
+        return ReplyStep::Posted(Some(id.to_owned()));
     }
     let failure = answer::failure(answered, true, "Resend", text_at(&said, "/message"));
-    Step::Failed(match text_at(&said, "/name") {
+    ReplyStep::Failed(match text_at(&said, "/name") {
         // The first try is still under way.
         Some("concurrent_idempotent_requests") => ReplyFailure { retryable: true, ..failure },
         // Under this key another mail was sent, by us: the settings were changed in between.
@@ -269,11 +272,11 @@ fn read_resend(answered: &Answered<'_>) -> Step {
     })
 }
 
-fn read_sendgrid(answered: &Answered<'_>, message_id: &str) -> Step {
+fn read_sendgrid(answered: &Answered<'_>, message_id: &str) -> ReplyStep {
     if answered.status.is_success() {
-        return Step::Posted(Some(message_id.to_owned()));
+        return ReplyStep::Posted(Some(message_id.to_owned()));
     }
     let said = answer::json(answered);
     let told = text_at(&said, "/errors/0/message");
-    Step::Failed(answer::failure(answered, true, "SendGrid", told))
+    ReplyStep::Failed(answer::failure(answered, true, "SendGrid", told))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::super::{Outgoing, ReplyError, Step};
+use super::super::{Outgoing, ReplyError, ReplyStep};
 use super::{Platform, instead, later, outgoing, same, sent};
 use crate::testing::NOW;
 
@@ -82,7 +82,7 @@ fn discords_errors_are_sorted_and_never_repeat_the_token() {
         assert!(!format!("{step:?}").contains("SECRET"), "{step:?}");
     }
     let (_, step) = interaction().post(same, &[(200, r#"{"id":"99"}"#)]);
-    assert_eq!(step, Step::Posted(Some("99".to_owned())));
+    assert_eq!(step, ReplyStep::Posted(Some("99".to_owned())));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use mail_parser::{MessageParser, MimeHeaders};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::{MailTls, Mailed, Outgoing, OutgoingMail, ReplyError, Step};
+use super::super::{MailTls, Mailed, Outgoing, OutgoingMail, ReplyError, ReplyStep};
 use super::{Platform, outgoing, same, sent};
 use crate::registry;
 
@@ -28,7 +28,7 @@ fn postmark(changes: Value) -> Platform {
 
 fn mail(platform: &Platform) -> OutgoingMail {
     match platform.post(same, &[]).1 {
-        Step::Mail(mail) => mail,
+        ReplyStep::Mail(mail) => mail,
         other => panic!("{other:?}"),
     }
 }
@@ -124,21 +124,24 @@ fn what_a_mail_server_says_is_sorted() {
         (Mailed::Lost { error: "reset", handed_over: true }, (true, true)),
     ] {
         match handed(mailed) {
-            Step::Failed(failure) => {
+            ReplyStep::Failed(failure) => {
                 assert_eq!((failure.retryable, failure.doubtful), expected, "{mailed:?}");
             }
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(handed(Mailed::Accepted), Step::Posted(Some("<job_1-0@acme.example>".to_owned())));
+    assert_eq!(
+        handed(Mailed::Accepted),
+        ReplyStep::Posted(Some("<job_1-0@acme.example>".to_owned()))
+    );
 }
 
-fn handed(mailed: Mailed<'_>) -> Step {
+fn handed(mailed: Mailed<'_>) -> ReplyStep {
     let platform = postmark(json!({}));
     let request = platform.request.as_request();
     let part = outgoing(&request, &platform.settings, "Done.");
     let mut exchange = platform.provider.replies().unwrap().post(&part).unwrap();
-    assert!(matches!(exchange.next(None), Step::Mail(_)));
+    assert!(matches!(exchange.next(None), ReplyStep::Mail(_)));
     exchange.mailed(mailed)
 }
 
@@ -236,7 +239,7 @@ fn sendgrid_sends_by_its_api() {
     assert_eq!(mail["from"], json!({"email": "agent@acme.example", "name": "Acme Agent"}));
     assert_eq!(mail["content"][0], json!({"type": "text/plain", "value": "Done."}));
     let (_, step) = platform.post(same, &[(202, "")]);
-    assert_eq!(step, Step::Posted(Some("<job_1-0@acme.example>".to_owned())));
+    assert_eq!(step, ReplyStep::Posted(Some("<job_1-0@acme.example>".to_owned())));
     assert_eq!(platform.failure(same, 429, ""), (true, Some(7.0), false, false));
     assert_eq!(platform.failure(same, 500, ""), (true, None, true, false));
     assert_eq!(
@@ -300,7 +303,7 @@ proptest! {
         let from = format!("\"{}\" <ada@corp.example>", name.replace(['"', '\\'], ""));
         let headers = json!([{"Name": "Message-ID", "Value": id}, {"Name": "References", "Value": id}]);
         let platform = postmark(json!({"Subject": subject, "From": from, "Headers": headers}));
-        if let Step::Mail(mail) = platform.post(same, &[]).1 {
+        if let ReplyStep::Mail(mail) = platform.post(same, &[]).1 {
             let read = MessageParser::default().parse(&mail.message).unwrap();
             let known = ["date", "from", "to", "subject", "message-id", "auto-submitted", "in-reply-to",
                 "references", "mime-version", "content-type"];

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::{Exchange, Step};
+use super::super::{ReplyExchange, ReplyStep};
 use super::{Platform, calls, instead, later, outgoing, same, sent};
 use crate::registry;
 
@@ -86,13 +86,13 @@ fn slacks_errors_are_sorted() {
         assert_eq!(platform.failure(same, status, &body), expected, "{status} {body}");
     }
     let (_, step) = platform.post(same, &[(200, r#"{"ok":true,"ts":"1.2"}"#)]);
-    assert_eq!(step, Step::Posted(Some("1.2".to_owned())));
+    assert_eq!(step, ReplyStep::Posted(Some("1.2".to_owned())));
 }
 
-fn look_up(platform: &Platform, answers: &[(u16, &str)]) -> (Vec<String>, Step) {
+fn look_up(platform: &Platform, answers: &[(u16, &str)]) -> (Vec<String>, ReplyStep) {
     let request = platform.request.as_request();
     let part = outgoing(&request, &platform.settings, "Done.");
-    let exchange: Box<dyn Exchange> =
+    let exchange: Box<dyn ReplyExchange> =
         platform.provider.replies().unwrap().look_up(&part).unwrap().unwrap();
     let (made, step) = calls(exchange, answers);
     assert!(made.iter().all(|(call, acts)| !acts && call.method == "GET"));
@@ -110,16 +110,16 @@ fn page(key: &str, cursor: &str) -> String {
 fn a_message_is_found_again_by_its_key() {
     let (ours, other) = (page("job_1-0", ""), page("job_1-1", ""));
     let (urls, step) = look_up(&message(None), &[(200, &ours)]);
-    assert_eq!(step, Step::Posted(Some("2.0".to_owned())));
+    assert_eq!(step, ReplyStep::Posted(Some("2.0".to_owned())));
     assert!(
         urls[0].starts_with(
             "https://api.example/conversations.replies?channel=C1&ts=1700000000.000100&"
         )
     );
     assert!(urls[0].contains("include_all_metadata=true") && urls[0].contains("oldest=1699999700"));
-    assert_eq!(look_up(&message(None), &[(200, &other)]).1, Step::Absent);
+    assert_eq!(look_up(&message(None), &[(200, &other)]).1, ReplyStep::Absent);
     let (urls, step) = look_up(&command(), &[(200, &page("x", "c=&1")), (200, &ours)]);
-    assert_eq!(step, Step::Posted(Some("2.0".to_owned())));
+    assert_eq!(step, ReplyStep::Posted(Some("2.0".to_owned())));
     assert!(urls[0].contains("/conversations.history?") && urls[1].contains("cursor=c%3D%261"));
 }
 
@@ -130,7 +130,7 @@ fn a_look_up_without_end_or_answer_leaves_it_in_doubt() {
     let refused = (200, r#"{"ok":false,"error":"missing_scope"}"#);
     for answers in [&endless[..], &[refused], &[(500, "")], &[(429, "")]] {
         let (_, step) = look_up(&message(None), answers);
-        assert!(matches!(&step, Step::Failed(failure) if failure.doubtful), "{step:?}");
+        assert!(matches!(&step, ReplyStep::Failed(failure) if failure.doubtful), "{step:?}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::{Outgoing, Step};
+use super::super::{Outgoing, ReplyStep};
 use super::{Platform, instead, later, same, sent};
 
 fn chat(kind: &str) -> Platform {
@@ -38,7 +38,7 @@ fn a_message_is_changed_in_place() {
     assert_eq!(sent(&call)["message_id"], 55);
     let same_text = r#"{"ok":false,"description":"Bad Request: message is not modified: x"}"#;
     let (_, step) = chat("private").post(instead, &[(400, same_text)]);
-    assert_eq!(step, Step::Posted(Some("55".to_owned())));
+    assert_eq!(step, ReplyStep::Posted(Some("55".to_owned())));
 }
 
 /// With marks in its text.
@@ -51,11 +51,11 @@ fn what_telegram_cannot_read_is_sent_once_more_as_plain_text() {
     let unreadable = (400, r#"{"ok":false,"description":"Bad Request: can't parse entities: x"}"#);
     let good = (200, r#"{"ok":true,"result":{"message_id":9}}"#);
     let (made, step) = chat("private").post(marked, &[unreadable, good]);
-    assert_eq!(step, Step::Posted(Some("9".to_owned())));
+    assert_eq!(step, ReplyStep::Posted(Some("9".to_owned())));
     let plain = sent(&made[1].0);
     assert_eq!((&plain["text"], plain.get("parse_mode")), (&json!("b a.b"), None));
     let (_, step) = chat("private").post(marked, &[unreadable, unreadable]);
-    assert!(matches!(step, Step::Failed(failure) if !failure.retryable && !failure.doubtful));
+    assert!(matches!(step, ReplyStep::Failed(failure) if !failure.retryable && !failure.doubtful));
 }
 
 #[test]

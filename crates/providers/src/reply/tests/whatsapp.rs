@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Outgoing, ReplyError, Step};
+use super::super::{Outgoing, ReplyError, ReplyStep};
 use super::{Platform, instead, later, same, sent};
 use crate::registry;
 
@@ -69,7 +69,7 @@ fn metas_errors_are_sorted_by_their_code() {
         assert_eq!(two().failure(same, status, &body), expected, "{status} {body}");
     }
     let (_, step) = two().post(same, &[(200, r#"{"messages":[{"id":"wamid.R"}]}"#)]);
-    assert_eq!(step, Step::Posted(Some("wamid.R".to_owned())));
+    assert_eq!(step, ReplyStep::Posted(Some("wamid.R".to_owned())));
 }
 
 #[test]

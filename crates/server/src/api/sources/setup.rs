@@ -1,28 +1,22 @@
 //! Whether a source is ready, and registering it at its provider.
 
-use std::time::Duration;
-
 use axum::response::Response;
-use bytes::Bytes;
 use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
-use wakepost_domain::SourceId;
-use wakepost_domain::access::{Reach, Right};
-use wakepost_providers::{Answered, ApiCall, Registration};
+use wakepost_domain::access::Right;
+use wakepost_domain::{SourceId, Timestamp};
 
 use super::super::call::{At, Call, Nothing};
 use super::super::describe::{Conflicting, Keyed, Missing, Tenant};
 use super::super::error::ApiError;
 use super::super::once;
-use super::{find, ingest_path, save};
+use super::{find, save};
 use crate::context::Context;
 use crate::directory::LiveSource;
-use crate::outbound::{AddressPolicy, KeepBody, OutboundRequest, Target, Trust};
+use crate::exchange::Halt;
+use crate::registering::{self, webhook_url};
 use crate::schema;
-
-const CALL_TIMEOUT: Duration = Duration::from_secs(15);
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// Whether a source is ready.
 #[derive(Serialize, ToSchema)]
@@ -43,6 +37,9 @@ struct StatusView {
     webhook_url: String,
     /// What it must still be told, to receive or to reply.
     missing_settings: Vec<String>,
+    /// When its registration at the provider ends, where it does; the server renews it before.
+    #[schema(value_type = Option<schema::Timestamp>)]
+    expires_at: Option<Timestamp>,
     /// What is wrong with its set-up.
     error: Option<String>,
 }
@@ -66,17 +63,20 @@ pub async fn status(At(id): At<String>, call: Call) -> Result<Response, ApiError
         configured: live.can_verify(),
         webhook_url: webhook_url(&call.context, &live),
         missing_settings: live.missing(),
+        expires_at: live.expires_at,
         error: set_up_error(&call.context, &live),
     };
     Ok(once::json(StatusCode::OK, &view))
 }
 
-pub fn webhook_url(context: &Context, live: &LiveSource) -> String {
-    format!("{}{}", context.base_url, ingest_path(live))
-}
-
 /// What is wrong with a source's set-up, although nothing is missing.
 pub fn set_up_error(context: &Context, live: &LiveSource) -> Option<String> {
+    if let Some(ended) = live.expires_at.filter(|ends| *ends <= context.now()) {
+        return Some(format!(
+            "its registration at {} ended at {ended} and could not be renewed: set it up again",
+            live.facts.label
+        ));
+    }
     let unknown_address = live.facts.signs_url && context.config.public_url.is_none();
     unknown_address.then(|| {
         format!(
@@ -129,17 +129,17 @@ pub async fn register(
     live: &LiveSource,
     webhook_url: String,
 ) -> Result<SetUpView, ApiError> {
-    let registration = Registration {
-        webhook_url: &webhook_url,
-        secret: live.source.secrets.current.as_deref().unwrap_or_default(),
-        settings: &live.settings,
-    };
-    let status = match live.provider.registration(&registration) {
-        Some(request) => {
-            send(call, live, request).await?;
-            "registered"
+    let refused = |halt: Halt| match halt {
+        Halt::Address(why) => ApiError::field("settings.api_url", why),
+        Halt::Failed { error, .. } => {
+            let why = format!("{} did not take the registration: {error}", live.facts.label);
+            ApiError::new(StatusCode::BAD_GATEWAY, "registration_failed", why)
         }
-        None => "manual",
+    };
+    let registered = registering::register(&call.context, live, &webhook_url);
+    let status = match registered.await.map_err(refused)? {
+        true => "registered",
+        false => "manual",
     };
     let steps = match status {
         "manual" => live.provider.steps(&webhook_url),
@@ -156,32 +156,4 @@ pub async fn register(
         None => None,
     };
     Ok(SetUpView { id, status, steps, verification_token })
-}
-
-/// Makes the provider's own call. Its address is the tenant's to set, so the guard applies to it.
-async fn send(call: &Call, live: &LiveSource, request: ApiCall) -> Result<(), ApiError> {
-    let refused = |why: String| {
-        let why = format!("{} did not take the registration: {why}", live.facts.label);
-        ApiError::new(StatusCode::BAD_GATEWAY, "registration_failed", why)
-    };
-    let (trust, rules) = match call.caller.reach {
-        Reach::All => (Trust::Trusted, AddressPolicy::trusted()),
-        Reach::Tenant(_) => (Trust::Guarded, call.context.config.addresses.clone()),
-    };
-    let target = Target::parse(&request.url, &rules)
-        .map_err(|refusal| ApiError::field("settings.api_url", refusal.to_string()))?;
-    let outbound = OutboundRequest {
-        target,
-        trust,
-        method: request.method,
-        headers: request.headers,
-        body: Bytes::from(request.body),
-        timeout: CALL_TIMEOUT,
-        body_bytes_max: ANSWER_BYTES_MAX,
-        keep: KeepBody::Prefix,
-    };
-    let answer =
-        call.context.client.send(outbound).await.map_err(|error| refused(error.text.clone()))?;
-    let answered = Answered { status: answer.status, headers: &answer.headers, body: &answer.body };
-    live.provider.registered(&answered).map_err(refused)
 }

@@ -19,9 +19,10 @@ use super::super::call::{At, Call};
 use super::super::describe::{Conflicting, Keyed, Missing, Tenant};
 use super::super::error::ApiError;
 use super::super::once;
-use super::{find, ingest_path, ingest_url};
+use super::find;
 use crate::context::Context;
 use crate::directory::LiveSource;
+use crate::registering::webhook_url;
 use crate::{edge, schema};
 
 /// Which request to try.
@@ -118,7 +119,7 @@ fn signed(
         _ => context.now(),
     };
     let id = sample_id(context);
-    let mut request = sample.request(&ingest_url(context, live), &id, at);
+    let mut request = sample.request(&webhook_url(context, live), &id, at);
     let own = live.source.secrets.current.clone();
     let secret = match (variant, own) {
         (Variant::BadSignature, _) => {
@@ -164,7 +165,7 @@ pub async fn send(
     *request.headers_mut() = signed.headers;
     // What was signed may have got a query besides.
     let path = signed.url.strip_prefix(&context.base_url).and_then(|path| Uri::try_from(path).ok());
-    let plain = || Uri::try_from(ingest_path(live)).expect("an id is plain letters");
+    let plain = || Uri::try_from(live.ingest_path()).expect("an id is plain letters");
     *request.uri_mut() = path.unwrap_or_else(plain);
     let answer = edge::admit(context, live, live.welcome_address(), request, Instant::now()).await;
     let (parts, body) = answer.into_parts();

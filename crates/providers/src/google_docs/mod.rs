@@ -1,20 +1,37 @@
 //! Google Docs and Drive: a push without a body, known by the channel that set-up opened and by its token.
+//!
+//! A push says only that something changed. What did is read from the Drive API (`changes`): each comment that names
+//! the agent becomes an event of its own (`comment`). The channel is opened and renewed by `watch`.
 
+mod agent;
+mod changes;
+mod comment;
+mod watch;
+
+use serde_json::Value;
 use wakepost_domain::Timestamp;
 use wakepost_domain::envelope::{Mapped, Starts, Subject};
 use wakepost_domain::ports::Entropy;
 use wakepost_domain::work::Priority;
 
-use crate::header;
+use crate::exchange::Exchange;
+use crate::expansion::{Announces, Expanding, Expansion};
 use crate::mapping::{self, MapError};
 use crate::provider::{Answer, Facts, Provider, SecretNeed, SignedHeader};
+use crate::registration::{Registered, Registering};
 use crate::reply::Replies;
 use crate::reply::google_docs::GoogleDocsReplies;
 use crate::request::{Request, SignedRequest};
 use crate::sample::Sample;
 use crate::settings::{self, ConfigError, Setting, Settings};
-use crate::signature;
 use crate::verdict::{Check, Refusal, Verified, Why};
+use crate::{header, payload, signature};
+
+/// Where its API is.
+const API_URL: &str = "https://www.googleapis.com";
+
+/// What a token must allow: to read what changed, and the comments on it.
+const SCOPE: &str = "https://www.googleapis.com/auth/drive.readonly";
 
 const CHANNEL: &str = "X-Goog-Channel-ID";
 const TOKEN: &str = "X-Goog-Channel-Token";
@@ -45,10 +62,46 @@ impl Provider for GoogleDocs {
 
     /// Google has no form for it.
     fn steps(&self, webhook_url: &str) -> Vec<String> {
-        vec![format!(
-            "Call the Drive API's changes.watch with the address {webhook_url}, the source's channel_id as id and its \
-             secret as token; again before the channel expires."
-        )]
+        vec![
+            "Share the documents with the address of the service account.".to_owned(),
+            format!(
+                "Let Wakepost set the source up: it opens a channel to {webhook_url} and renews it in time."
+            ),
+        ]
+    }
+
+    fn registering<'a>(
+        &'a self,
+        at: Registering<'a>,
+    ) -> Option<Box<dyn Exchange<Registered> + 'a>> {
+        settings::text(at.at.settings, "service_account").ok()??;
+        Some(Box::new(watch::Opening::new(at)))
+    }
+
+    fn keeps_registration(&self) -> bool {
+        true
+    }
+
+    fn registered_settings(&self, registration: &Value) -> Settings {
+        watch::settings(registration)
+    }
+
+    fn announces(&self, mapped: &Mapped) -> Option<Announces> {
+        mapped.message.is_none().then_some(Announces::Others)
+    }
+
+    fn expand<'a>(
+        &'a self,
+        what: Expanding<'a>,
+    ) -> Result<Option<Box<dyn Exchange<Expansion> + 'a>>, ConfigError> {
+        Ok(Some(Box::new(changes::Reading::new(&what)?)))
+    }
+
+    fn data(&self, request: &Request<'_>, _part: usize) -> Value {
+        match request.fetched {
+            Some(found) => serde_json::from_slice(found).unwrap_or_default(),
+            None => payload::data(request),
+        }
     }
 
     fn settings(&self) -> &'static [Setting] {
@@ -80,7 +133,10 @@ impl Provider for GoogleDocs {
         Ok(Verified { secret_index, signed_at: None })
     }
 
-    fn map(&self, request: &Request<'_>, _: &Settings) -> Result<Vec<Mapped>, MapError> {
+    fn map(&self, request: &Request<'_>, settings: &Settings) -> Result<Vec<Mapped>, MapError> {
+        if let Some(found) = request.fetched {
+            return mapping::one(comment::map(found, settings)?);
+        }
         let state = header::one(request.headers, STATE)?;
         let channel = header::one(request.headers, CHANNEL)?;
         let number = header::one(request.headers, NUMBER)?;
@@ -143,13 +199,13 @@ const SETTINGS: &[Setting] = &[
     Setting::required(
         "channel_id",
         "Watch channel",
-        "Which of Google's channels may send here. Set-up writes it; you need not.",
+        "Which of Google's channels may send here. Set-up opens one, and then it counts in place of this.",
     )
     .example("6a1f0c52-9b1e-4f0e-a3f5-0d6f8a2b7c11"),
     Setting::optional(
         "previous_channel_id",
         "Watch channel before",
-        "The channel before the last renewal, still accepted. Set-up writes it; you need not.",
+        "Further channels that may send here, with commas between. Set-up knows them; you need not.",
     ),
     Setting::optional(
         "folder_id",
@@ -188,13 +244,23 @@ static SAMPLES: &[Sample] = &[
     ]),
 ];
 
-/// The channels that may send: the current one first, and the one before the last renewal.
+/// The channels that may send: the current one first, and those before and after it.
 fn channels(settings: &Settings) -> Result<Vec<&str>, ConfigError> {
     let current = settings::text(settings, "channel_id")?.ok_or_else(|| {
         ConfigError::new("channel_id", "is not set: set-up has not opened a channel")
     })?;
-    let previous = settings::text(settings, "previous_channel_id")?;
-    Ok(std::iter::once(current).chain(previous).collect())
+    let others = settings::list(settings, "previous_channel_id")?;
+    Ok(std::iter::once(current).chain(others).collect())
+}
+
+/// An address of the Drive API.
+fn api_url(settings: &Settings, path: &str, query: &[(&str, &str)]) -> Result<String, ConfigError> {
+    let base = settings::text(settings, "api_url")?.unwrap_or(API_URL).trim_end_matches('/');
+    let mut pairs = form_urlencoded::Serializer::new(String::new());
+    pairs.extend_pairs(query);
+    let query = pairs.finish();
+    let mark = if query.is_empty() { "" } else { "?" };
+    Ok(format!("{base}/drive/v3/{path}{mark}{query}"))
 }
 
 #[cfg(test)]
