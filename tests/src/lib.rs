@@ -6,6 +6,7 @@
 //! contract and nothing of the server's insides; every process that it starts ends with the test, however the
 //! test ends.
 
+mod announcing;
 mod api;
 mod database;
 mod disk;
@@ -21,6 +22,7 @@ mod worker;
 
 pub mod platform;
 
+pub use announcing::{Channel, Drive, Mailbox};
 pub use api::Api;
 pub use database::Database;
 pub use disk::SmallDisk;

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -18,8 +18,12 @@ use crate::waiting::until;
 /// One request that came.
 #[derive(Debug, Clone)]
 pub struct Seen {
+    /// Its method.
+    pub method: Method,
     /// Its path.
     pub path: String,
+    /// What stands behind the question mark.
+    pub query: String,
     /// Its headers.
     pub headers: HeaderMap,
     /// Its body.
@@ -118,7 +122,9 @@ where
                         return Ok::<_, Infallible>(Response::<Full<Bytes>>::new(Full::default()));
                     };
                     let seen = Seen {
+                        method: parts.method,
                         path: parts.uri.path().to_owned(),
+                        query: parts.uri.query().unwrap_or_default().to_owned(),
                         headers: parts.headers,
                         body: body.to_bytes(),
                     };

@@ -89,6 +89,10 @@ impl Source {
             }
             _ => {}
         }
+        // No test asks the real one for a mail.
+        if provider == "email-resend" {
+            body["settings"]["api_url"] = "http://127.0.0.1:1".into();
+        }
         for (name, value) in fields.as_object().expect("fields") {
             body[name] = value.clone();
         }

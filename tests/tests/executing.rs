@@ -355,8 +355,13 @@ async fn only_commands_that_the_operator_wrote_down_can_be_run(database: Databas
 #[track_caller]
 fn is_signed(seen: &Seen, secret: &str) {
     let provider = registry::find("standard-webhooks").expect("the scheme");
-    let request =
-        Request { method: &http::Method::POST, url: "", headers: &seen.headers, body: &seen.body };
+    let request = Request {
+        method: &http::Method::POST,
+        url: "",
+        headers: &seen.headers,
+        body: &seen.body,
+        fetched: None,
+    };
     let settings = Default::default();
     let check = |secrets: &[&str]| {
         let tolerance = Duration::from_secs(60);
