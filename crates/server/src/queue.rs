@@ -89,7 +89,7 @@ struct Rings {
     waiting: Waiting,
     /// How the items of each lane run that no worker asks for.
     executors: HashMap<LaneId, Executor>,
-    /// Lanes that were short while a bound on running items applied: a freed place brings them back.
+    /// Lanes that were asked while a bound on running items applied: a freed place brings them back.
     parked: HashMap<TenantId, HashSet<LaneId>>,
 }
 
@@ -311,6 +311,7 @@ impl Queue {
                 self.hint_here(&lane, 1).await;
                 continue;
             }
+            self.park(&lane, &policy);
             let count = plan.iter().find(|take| take.lane == lane.id).map_or(0, |take| take.count);
             request.lanes.push(claim_lane(&lane, &policy, count, lease));
             known.insert(lane.id, (lane, policy));
@@ -323,7 +324,8 @@ impl Queue {
         for item in &claimed {
             *counts.entry(item.lane).or_default() += 1;
         }
-        self.report(way, plan, &counts, &known);
+        let asked = plan.iter().filter(|take| known.contains_key(&take.lane));
+        self.report(way, asked, &counts);
         got.extend(claimed.into_iter().filter_map(|item| {
             let (lane, policy) = known.get(&item.lane)?;
             Some((item, lane.clone(), policy.clone()))
@@ -331,23 +333,24 @@ impl Queue {
         Ok(())
     }
 
-    fn report(
+    fn report<'a>(
         &self,
         way: Way,
-        plan: &[Take],
+        asked: impl Iterator<Item = &'a Take>,
         counts: &HashMap<LaneId, u32>,
-        known: &HashMap<LaneId, (Arc<Lane>, Policy)>,
     ) {
         let mut rings = self.rings.lock();
-        for take in plan {
+        for take in asked {
             let count = counts.get(&take.lane).copied().unwrap_or(0);
-            let Some((lane, policy)) = known.get(&take.lane) else {
-                continue;
-            };
-            if count < take.count && !policy.caps.is_empty() {
-                rings.parked.entry(lane.key.tenant).or_default().insert(lane.id);
-            }
             rings.turns(way).report(*take, count);
+        }
+    }
+
+    /// A lane under a bound is about to be asked. Noted before, not after it gave too little: a place that gets free
+    /// in between must not be missed.
+    fn park(&self, lane: &Lane, policy: &Policy) {
+        if !policy.caps.is_empty() {
+            self.rings.lock().parked.entry(lane.key.tenant).or_default().insert(lane.id);
         }
     }
 }

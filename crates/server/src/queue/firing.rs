@@ -1,6 +1,5 @@
 //! Lanes whose items are claimed by requests of this server to itself: what to send such a request for.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use wakepost_domain::executor::Executor;
@@ -70,11 +69,10 @@ impl Queue {
             self.hint_here(lane, 1).await;
             return Ok(Vec::new());
         }
+        self.park(lane, &policy);
         let items = self.ready_to_fire(take, &policy, own).await?;
-        let executor = policy.executor.clone();
-        let known = HashMap::from([(lane.id, (lane.clone(), policy))]);
-        let counts = HashMap::from([(lane.id, items.len() as u32)]);
-        self.report(Way::Fired, &[*take], &counts, &known);
+        let executor = policy.executor;
+        self.rings.lock().fired.report(*take, items.len() as u32);
         let fire =
             |item| Fire { item, lane: lane.clone(), turn: *take, executor: executor.clone() };
         Ok(items.into_iter().map(fire).collect())
@@ -128,10 +126,7 @@ impl Queue {
         lane: Arc<Lane>,
         policy: Policy,
     ) -> Result<Option<Pushed>> {
-        // Parked before it is tried: a place that gets free right after a refusal must not be missed.
-        if !policy.caps.is_empty() {
-            self.rings.lock().parked.entry(lane.key.tenant).or_default().insert(lane.id);
-        }
+        self.park(&lane, &policy);
         let asked = claim_lane(&lane, &policy, 1, None);
         let claimed = self.store.claim_one(worker, item, asked).await?;
         Ok(claimed.map(|claimed| (claimed, lane, policy)))
