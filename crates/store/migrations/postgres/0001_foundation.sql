@@ -114,6 +114,8 @@ CREATE TABLE events (
   PRIMARY KEY (tenant, id)
 ) PARTITION BY RANGE (id);
 CREATE TABLE events_rest PARTITION OF events DEFAULT;
+-- Only events that share a body with others.
+CREATE INDEX events_sharing ON events (body_id) WHERE body_id IS NOT NULL;
 CREATE INDEX events_by_thread ON events (tenant, thread, id) WHERE thread IS NOT NULL;
 
 CREATE TABLE bodies (

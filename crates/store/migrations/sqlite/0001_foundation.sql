@@ -99,6 +99,8 @@ CREATE TABLE events (
   thread TEXT,                       -- the conversation it belongs to
   PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
+-- Only events that share a body with others.
+CREATE INDEX events_sharing ON events (body_id) WHERE body_id IS NOT NULL;
 CREATE INDEX events_by_thread ON events (tenant, thread, id) WHERE thread IS NOT NULL;
 
 -- Apart from events: kept for less long. An ordinary table, since rows are large and arrive in order.

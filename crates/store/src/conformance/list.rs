@@ -370,6 +370,7 @@ macro_rules! conformance_list {
             outliving: [
                 live_work_keeps_its_event_and_all_it_has,
                 a_dead_letter_keeps_its_body_until_it_is_replayed,
+                a_shared_body_stays_as_long_as_one_event_needs_it,
                 a_key_outlives_the_event_for_its_whole_window,
                 an_expired_key_stays_as_long_as_its_body,
                 effects_stay_as_long_as_anything_shares_them,

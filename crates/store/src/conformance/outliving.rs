@@ -8,7 +8,7 @@ use super::Harness;
 use super::effects::skip;
 use super::pruning::{LONG, all_before};
 use super::world::{World, failed_for_s, given_up, sealed};
-use crate::moves::{Accepted, Progress, PruneBefore};
+use crate::moves::{Accepted, Progress, PruneBefore, SharedBody};
 
 pub async fn live_work_keeps_its_event_and_all_it_has(harness: &impl Harness) {
     let world = World::new(harness).await;
@@ -71,6 +71,29 @@ pub async fn a_dead_letter_keeps_its_body_until_it_is_replayed(harness: &impl Ha
     world.run_to(&inbox, Ending::Succeeded).await;
     world.prune(before).await;
     assert!(!world.has_body(EventId(dead.0)).await);
+}
+
+pub async fn a_shared_body_stays_as_long_as_one_event_needs_it(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let body = EventId(world.id());
+    let part = |index: u16| world.event(&inbox).part_of(body, index).build();
+    let shared = SharedBody { id: body, tenant: inbox.tenant, content: sealed("[1,2]") };
+    world.store.accept_together(shared, vec![part(0), part(1)]).await.unwrap();
+    world.run_to(&inbox, Ending::Succeeded).await;
+    let dead = world.run_to(&inbox, given_up()).await.ticket.work;
+    let never = world.now().await.before(LONG);
+    world.advance(LONG).await;
+    let bodies = world.now().await.before(LONG / 2);
+    let before = PruneBefore { bodies, ..all_before(never) };
+    world.prune(before).await;
+    assert!(world.has_body(body).await, "one of its events is a dead letter");
+    world.replayed(inbox.tenant, dead, false).await;
+    world.prune(before).await;
+    assert!(world.has_body(body).await, "its replay is live");
+    world.run_to(&inbox, Ending::Succeeded).await;
+    world.prune(before).await;
+    assert!(!world.has_body(body).await);
 }
 
 pub async fn a_key_outlives_the_event_for_its_whole_window(harness: &impl Harness) {

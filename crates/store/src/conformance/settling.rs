@@ -277,7 +277,12 @@ pub async fn an_expanded_event_goes_on_in_its_new_lane_with_all_its_attempts(
     world.run_to(&before, failed()).await;
     let ticket = world.claim(&before).one().await.ticket;
     assert_eq!((ticket.work, ticket.attempt), (work, 2));
-    let expanded = Expanded { event: EventId(work.0), content: sealed("whole"), lane: after.lane };
+    let expanded = Expanded {
+        event: EventId(work.0),
+        content: sealed("whole"),
+        thread: Some("ada::root".to_owned()),
+        lane: after.lane,
+    };
     let told = Settle { expanded: Some(expanded), ..end(&ticket, Ending::HandedBack) };
     let settled = world.settle(told.clone()).await.unwrap();
     assert_eq!((settled.state, settled.lane), (State::Pending, after.lane));
@@ -290,6 +295,8 @@ pub async fn an_expanded_event_goes_on_in_its_new_lane_with_all_its_attempts(
     assert_eq!((next.work, next.attempt, next.fence), (work, 1, 3));
     let bodies = world.other.contents(vec![EventId(work.0)]).await.unwrap();
     assert_eq!(bodies, [(EventId(work.0), sealed("whole"))]);
+    let thread = world.stored(before.tenant, EventId(work.0)).await.thread;
+    assert_eq!(thread.as_deref(), Some("ada::root"));
 }
 
 pub async fn what_was_fetched_is_kept_with_the_end_of_its_run_and_not_without(
@@ -304,15 +311,19 @@ pub async fn what_was_fetched_is_kept_with_the_end_of_its_run_and_not_without(
     let stale = world.running(&before).await.ticket;
     let event = EventId(stale.work.0);
     world.advance_s(100_000).await;
-    let expanded = Expanded { event, content: sealed("late"), lane: after.lane };
+    let expanded = Expanded { event, content: sealed("late"), thread: None, lane: after.lane };
     let told = Settle { expanded: Some(expanded), ..end(&stale, Ending::HandedBack) };
     assert_lost(world.settle(told).await);
     assert_ne!(body(stale.work).await, Some(sealed("late")));
 
     let other = world.inbox().await;
     let ticket = world.running(&other).await.ticket;
-    let expanded =
-        Expanded { event: EventId(ticket.work.0), content: sealed("bulk"), lane: after.lane };
+    let expanded = Expanded {
+        event: EventId(ticket.work.0),
+        content: sealed("bulk"),
+        thread: None,
+        lane: after.lane,
+    };
     let told = Settle { expanded: Some(expanded), ..end(&ticket, Ending::Cancelled) };
     let settled = world.settle(told).await.unwrap();
     assert_eq!((settled.state, settled.lane), (State::Cancelled, other.lane));

@@ -160,6 +160,8 @@ pub struct Expanded {
     pub event: EventId,
     /// Its headers and body as received, and what was fetched besides: stored in place of what there was.
     pub content: Sealed,
+    /// The thread it turned out to belong to.
+    pub thread: Option<String>,
     /// Where its item goes on, with all its attempts, unless it ended.
     pub lane: LaneId,
 }

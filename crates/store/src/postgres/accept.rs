@@ -74,7 +74,7 @@ impl Postgres {
         let _place = self.inner.admission.enter(shared + own)?;
         for _ in 1..TRIES {
             match together(&mut self.hot().await?, body, events).await {
-                Err(Fault::Again(_)) => {}
+                Err(Fault::Again(_) | Fault::Down(StoreError::Busy)) => {}
                 done => return Ok(done?),
             }
         }

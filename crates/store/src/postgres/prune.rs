@@ -37,21 +37,28 @@ struct Needed {
     ids: &'static str,
 }
 
-/// Events, and their bodies, of live work and of dead letters that were not replayed.
-const EVENTS: Needed = Needed {
-    key: "id",
-    row: "
-  (EXISTS (SELECT 1 FROM work w WHERE w.tenant = r.tenant AND w.id = r.id)
-   OR EXISTS (SELECT 1 FROM work w WHERE w.event_id = r.id AND w.event_id <> w.id)
-   OR EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = r.tenant AND d.id = r.id
+/// Of an event, or of a body by the event's id: live work or a dead letter that was not replayed needs it.
+macro_rules! needed {
+    ($e:literal) => {
+        concat!(
+            "(EXISTS (SELECT 1 FROM work w WHERE w.tenant = ", $e, ".tenant AND w.id = ", $e, ".id)
+   OR EXISTS (SELECT 1 FROM work w WHERE w.event_id = ", $e, ".id AND w.event_id <> w.id)
+   OR EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = ", $e, ".tenant AND d.id = ", $e, ".id
               AND d.state = 8 AND d.replayed_as IS NULL)
-   OR EXISTS (SELECT 1 FROM work_done d WHERE d.event_id = r.id AND d.event_id <> d.id
+   OR EXISTS (SELECT 1 FROM work_done d WHERE d.event_id = ", $e, ".id AND d.event_id <> d.id
               AND d.state = 8 AND d.replayed_as IS NULL)
    OR EXISTS (SELECT 1 FROM joined j JOIN work w ON w.tenant = j.tenant AND w.id = j.work_id
-              WHERE j.event_id = r.id)
+              WHERE j.event_id = ", $e, ".id)
    OR EXISTS (SELECT 1 FROM joined j JOIN work_done d ON d.tenant = j.tenant AND d.id = j.work_id
-              WHERE j.event_id = r.id AND d.state = 8 AND d.replayed_as IS NULL))",
-    ids: "
+              WHERE j.event_id = ", $e, ".id AND d.state = 8 AND d.replayed_as IS NULL))"
+        )
+    };
+}
+
+/// The ids of events that live work and kept dead letters need.
+macro_rules! needed_ids {
+    () => {
+        "
   SELECT event_id FROM work WHERE event_id >= $1::uuid AND event_id < $2::uuid
   UNION
   SELECT event_id FROM work_done
@@ -61,7 +68,29 @@ const EVENTS: Needed = Needed {
   WHERE j.event_id >= $1::uuid AND j.event_id < $2::uuid
   UNION
   SELECT j.event_id FROM joined j JOIN work_done d ON d.tenant = j.tenant AND d.id = j.work_id
-  WHERE d.state = 8 AND d.replayed_as IS NULL AND j.event_id >= $1::uuid AND j.event_id < $2::uuid",
+  WHERE d.state = 8 AND d.replayed_as IS NULL AND j.event_id >= $1::uuid AND j.event_id < $2::uuid"
+    };
+}
+
+/// Events of live work and of dead letters that were not replayed.
+const EVENTS: Needed = Needed { key: "id", row: needed!("r"), ids: needed_ids!() };
+
+/// Their bodies: of one event, or of several that share it.
+const BODIES: Needed = Needed {
+    key: "id",
+    row: concat!(
+        "(",
+        needed!("r"),
+        " OR EXISTS (SELECT 1 FROM events p WHERE p.body_id = r.id AND ",
+        needed!("p"),
+        "))"
+    ),
+    ids: concat!(
+        needed_ids!(),
+        " UNION SELECT p.body_id FROM events p
+          WHERE p.body_id >= $1::uuid AND p.body_id < $2::uuid AND ",
+        needed!("p")
+    ),
 };
 
 /// Runs of unfinished work.
@@ -144,9 +173,11 @@ impl Postgres {
         }
         let walk = &self.inner.walk;
         let mut pruned = Pruned::default();
-        for (table, cut) in [("bodies_rest", before.bodies), ("events_rest", before.events)] {
+        let rest =
+            [("bodies_rest", before.bodies, &BODIES), ("events_rest", before.events, &EVENTS)];
+        for (table, cut, needed) in rest {
             if !walk.rests(table) {
-                let thinned = thin(&tx, table, &EVENTS, cut, walk, LONG_WALK).await?;
+                let thinned = thin(&tx, table, needed, cut, walk, LONG_WALK).await?;
                 pruned.rows += thinned.rows;
                 pruned.more |= thinned.more;
             }
@@ -176,7 +207,7 @@ async fn drop_a_week(
     walk: &Walk,
 ) -> Result<Option<Pruned>> {
     let kinds = [
-        ("bodies", before.bodies, Some(&EVENTS)),
+        ("bodies", before.bodies, Some(&BODIES)),
         ("events", before.events, Some(&EVENTS)),
         ("work_done", before.runs, None),
         ("attempts", before.runs, Some(&RUNS)),

@@ -133,6 +133,13 @@ async fn keep_contents(
                 &[&end.ticket.tenant.0, &uuid(expanded.event.0), &expanded.content.as_bytes()],
             )
             .await?;
+            execute(
+                tx,
+                "UPDATE events SET thread = coalesce($3::text, thread)
+                 WHERE tenant = $1::int AND id = $2::uuid",
+                &[&end.ticket.tenant.0, &uuid(expanded.event.0), &opt_text(&expanded.thread)],
+            )
+            .await?;
         }
     }
     Ok(())
@@ -237,11 +244,11 @@ WITH place AS MATERIALIZED (
 ), again AS (
   INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id, scope,
                     subject, order_key, behind, meta, held_reason, last_error, worker, started_at,
-                    cancel_at, place, coalesce_key)
+                    cancel_at, place, coalesce_key, gathers_until)
   SELECT tenant, id, kind, coalesce(to_lane, lane), next, wakepost_now() + delay_ms,
          CASE WHEN to_lane IS NULL THEN attempts - give_back ELSE 0 END, max_attempts, fence,
          event_id, scope, subject, order_key, behind, meta, held, coalesce(error, last_error), worker,
-         started_at, cancel_at, place, coalesce_key
+         started_at, cancel_at, place, coalesce_key, gathers_until
   FROM hit WHERE next < 6
 )
 SELECT id, CASE WHEN next < 6 THEN coalesce(to_lane, lane) ELSE lane END, next, caps IS NOT NULL,

@@ -194,7 +194,8 @@ pub(super) async fn insert_at(
          INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
                            event_id, scope, subject, meta, order_key, place, coalesce_key,
                            gathers_until, behind)
-         SELECT tenant, id, kind, lane, CASE WHEN run_at > wakepost_now() THEN 1 ELSE 0 END,
+         SELECT tenant, id, kind, lane, CASE WHEN run_at > wakepost_now() OR (run_at IS NOT NULL AND gathers_until IS NOT NULL)
+                     THEN 1 ELSE 0 END,
                 greatest(run_at, wakepost_now()), 0, max_attempts, 0, event_id, scope, subject, meta,
                 order_key, place, coalesce_key, gathers_until,
                 CASE WHEN order_key IS NULL THEN false

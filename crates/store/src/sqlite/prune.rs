@@ -23,19 +23,21 @@ struct Slice {
     cut: fn(&PruneBefore) -> Timestamp,
 }
 
-/// Of an event or its body `e`: no live work and no dead letter that may be replayed needs it.
-macro_rules! unneeded {
-    () => {
-        "AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = e.tenant AND w.id = e.id)
-         AND NOT EXISTS (SELECT 1 FROM work w WHERE w.event_id = e.id AND w.event_id <> w.id)
-         AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = e.tenant AND d.id = e.id
-                         AND d.state = 8 AND d.replayed_as IS NULL)
-         AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.event_id = e.id
-                         AND d.event_id <> d.id AND d.state = 8 AND d.replayed_as IS NULL)
-         AND NOT EXISTS (SELECT 1 FROM joined j JOIN work w ON w.tenant = j.tenant AND w.id = j.work_id
-                         WHERE j.event_id = e.id)
-         AND NOT EXISTS (SELECT 1 FROM joined j JOIN work_done d ON d.tenant = j.tenant AND d.id = j.work_id
-                         WHERE j.event_id = e.id AND d.state = 8 AND d.replayed_as IS NULL)"
+/// Of an event, or of a body by the event's id: live work or a dead letter that may be replayed needs it.
+macro_rules! needed {
+    ($e:literal) => {
+        concat!(
+            "(EXISTS (SELECT 1 FROM work w WHERE w.tenant = ", $e, ".tenant AND w.id = ", $e, ".id)
+          OR EXISTS (SELECT 1 FROM work w WHERE w.event_id = ", $e, ".id AND w.event_id <> w.id)
+          OR EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = ", $e, ".tenant AND d.id = ", $e, ".id
+                     AND d.state = 8 AND d.replayed_as IS NULL)
+          OR EXISTS (SELECT 1 FROM work_done d WHERE d.event_id = ", $e, ".id
+                     AND d.event_id <> d.id AND d.state = 8 AND d.replayed_as IS NULL)
+          OR EXISTS (SELECT 1 FROM joined j JOIN work w ON w.tenant = j.tenant AND w.id = j.work_id
+                     WHERE j.event_id = ", $e, ".id)
+          OR EXISTS (SELECT 1 FROM joined j JOIN work_done d ON d.tenant = j.tenant AND d.id = j.work_id
+                     WHERE j.event_id = ", $e, ".id AND d.state = 8 AND d.replayed_as IS NULL))"
+        )
     };
 }
 
@@ -44,9 +46,11 @@ macro_rules! unneeded {
 const SLICES: [Slice; 9] = [
     Slice {
         find: concat!(
-            "SELECT e.id FROM bodies e WHERE e.id < ?1 ",
-            unneeded!(),
-            " ORDER BY e.id LIMIT ?2"
+            "SELECT e.id FROM bodies e WHERE e.id < ?1 AND NOT ",
+            needed!("e"),
+            " AND NOT EXISTS (SELECT 1 FROM events p WHERE p.body_id = e.id AND ",
+            needed!("p"),
+            ") ORDER BY e.id LIMIT ?2"
         ),
         remove: "DELETE FROM bodies WHERE id = ?1",
         cut: |before| before.bodies,
@@ -54,8 +58,8 @@ const SLICES: [Slice; 9] = [
     Slice {
         find: concat!(
             "SELECT e.tenant, e.id FROM tenants t CROSS JOIN events e
-             WHERE e.tenant = t.id AND e.id < ?1 ",
-            unneeded!(),
+             WHERE e.tenant = t.id AND e.id < ?1 AND NOT ",
+            needed!("e"),
             " LIMIT ?2"
         ),
         remove: "DELETE FROM events WHERE tenant = ?1 AND id = ?2",

@@ -532,6 +532,10 @@ fn wait_again(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Resul
 fn keep_content(tx: &Connection, tenant: TenantId, expanded: &Expanded) -> rusqlite::Result<()> {
     tx.prepare_cached("UPDATE bodies SET content = ?3 WHERE tenant = ?1 AND id = ?2")?
         .execute((tenant.0, Bits(expanded.event.to_bytes()), expanded.content.as_bytes()))?;
+    tx.prepare_cached(
+        "UPDATE events SET thread = coalesce(?3, thread) WHERE tenant = ?1 AND id = ?2",
+    )?
+    .execute((tenant.0, Bits(expanded.event.to_bytes()), &expanded.thread))?;
     Ok(())
 }
 
