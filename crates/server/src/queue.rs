@@ -226,7 +226,11 @@ impl Queue {
     /// As [`Queue::cap_freed`], told by another node.
     pub async fn unpark(&self, tenant: TenantId) -> Result<()> {
         let lanes = self.rings.lock().parked.remove(&tenant).unwrap_or_default();
-        self.hint_lanes(&lanes.into_iter().collect::<Vec<_>>()).await
+        let hinted = self.hint_lanes(&lanes.iter().copied().collect::<Vec<_>>()).await;
+        if hinted.is_err() {
+            self.rings.lock().parked.entry(tenant).or_default().extend(lanes);
+        }
+        hinted
     }
 
     /// Leases items to a worker, waiting for the first if need be.

@@ -23,6 +23,8 @@ pub struct Fire {
     pub turn: Take,
     /// How it runs.
     pub executor: Executor,
+    /// Whether there is a bound on how many may run.
+    pub is_capped: bool,
 }
 
 impl Queue {
@@ -70,11 +72,18 @@ impl Queue {
             return Ok(Vec::new());
         }
         self.park(lane, &policy);
-        let items = self.ready_to_fire(take, &policy, own).await?;
+        let under_way = own.under_way_in(take.lane);
+        let items = self.ready_to_fire(take, &policy, own, under_way).await?;
+        // What was left out because its call is under way may be ready all the same.
+        if under_way == 0 {
+            self.rings.lock().fired.report(*take, items.len() as u32);
+        }
+        let is_capped = !policy.caps.is_empty();
         let executor = policy.executor;
-        self.rings.lock().fired.report(*take, items.len() as u32);
-        let fire =
-            |item| Fire { item, lane: lane.clone(), turn: *take, executor: executor.clone() };
+        let fire = |item| {
+            let (lane, executor) = (lane.clone(), executor.clone());
+            Fire { item, lane, turn: *take, executor, is_capped }
+        };
         Ok(items.into_iter().map(fire).collect())
     }
 
@@ -84,8 +93,8 @@ impl Queue {
         take: &Take,
         policy: &Policy,
         own: &SelfWebhook,
+        under_way: u32,
     ) -> Result<Vec<Item>> {
-        let under_way = own.under_way_in(take.lane);
         let bound = policy.caps.iter().map(|cap| cap.limit).min();
         let room = bound.map_or(take.count, |cap| take.count.min(cap.saturating_sub(under_way)));
         if room == 0 {
@@ -97,10 +106,13 @@ impl Queue {
         Ok(items)
     }
 
-    /// A call came to nothing, since the job could not be claimed: its lane waits for a hint. Whoever could not
-    /// claim it hears of a free place.
+    /// A call came to nothing, since the job could not be claimed. A lane under a bound waits for a hint: whoever
+    /// could not claim it hears of a free place. Of any other only that one job was not ready.
     pub fn fired_in_vain(&self, fire: &Fire) {
-        self.rings.lock().fired.report(fire.turn, 0);
+        if fire.is_capped {
+            self.rings.lock().fired.report(fire.turn, 0);
+        }
+        self.fired.notify_one();
     }
 
     /// Waits until there may be something to fire for.
@@ -108,13 +120,10 @@ impl Queue {
         self.fired.notified().await;
     }
 
-    /// Says that a call of this server to itself has ended. A lane that had to wait for that may go on.
+    /// Says that a call of this server to itself has ended. Its lane may have been passed over meanwhile: items
+    /// whose call is under way are left out.
     pub fn fire_ended(&self, fire: &Fire) {
-        let mut rings = self.rings.lock();
-        let parked = rings.parked.get_mut(&fire.item.tenant);
-        if parked.is_some_and(|lanes| lanes.remove(&fire.lane.id)) {
-            rings.fired.hint(&fire.lane);
-        }
+        self.rings.lock().fired.hint(&fire.lane);
         self.fired.notify_one();
     }
 
