@@ -11,8 +11,8 @@ use wakepost_store::vault::{Sealed, Slot};
 use crate::context::Context;
 use crate::directory::LiveSource;
 use crate::outbound::{
-    AddressPolicy, KeepBody, OutboundAnswer, OutboundRequest, SendErrorClass, Target, Trust,
-    retry_after,
+    AddressPolicy, KeepBody, OutboundAnswer, OutboundRequest, SendError, SendErrorClass, Target,
+    Trust, retry_after,
 };
 
 /// Some providers refuse whoever does not say who they are.
@@ -163,7 +163,18 @@ pub async fn call(
     };
     context.client.send(outbound).await.map_err(|error| CallFault::Unanswered {
         retryable: error.class != SendErrorClass::Refused,
-        doubtful: matches!(error.class, SendErrorClass::Timeout | SendErrorClass::Protocol),
+        doubtful: may_have_arrived(&error),
         error: format!("{}: {}", error.class.as_str(), error.text),
     })
+}
+
+/// Whether a request may have reached its receiver although no answer came.
+fn may_have_arrived(error: &SendError) -> bool {
+    // A new connection whose handshake did not end has carried nothing.
+    let shook_hands = error.timings.connect.is_none() || error.timings.tls.is_some();
+    match error.class {
+        SendErrorClass::Refused | SendErrorClass::Resolve | SendErrorClass::Connect => false,
+        SendErrorClass::Tls => shook_hands,
+        SendErrorClass::Timeout | SendErrorClass::Protocol => true,
+    }
 }

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use wakepost_domain::WorkId;
 use wakepost_domain::backoff::REPLY_ATTEMPTS;
 use wakepost_domain::lane::{Lane, LaneKey};
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::work::{Priority, WorkKind};
-use wakepost_store::Result;
+use wakepost_domain::{EventId, WorkId};
 use wakepost_store::moves::{NewWork, OrderKey, WorkMeta, WorkRow};
 use wakepost_store::vault::Slot;
+use wakepost_store::{Result, StoreError};
 
 use crate::context::Context;
 use crate::directory::LiveSource;
@@ -23,6 +23,8 @@ pub struct Reply {
     pub text: String,
     /// Where.
     pub place: Place,
+    /// The event that is answered: the last that the job was about when it spoke.
+    pub answers: EventId,
 }
 
 /// Where a reply goes on its thread.
@@ -57,8 +59,7 @@ pub async fn last_word(context: &Context, ticket: &Ticket, text: &str) -> Result
     };
     match answerable(context, &row).await? {
         Some(live) if !text.trim().is_empty() => {
-            let reply = Reply { text: text.to_owned(), place: Place::Last };
-            Ok(Some(new(context, &row, &live, &reply).await?.0))
+            Ok(Some(new(context, &row, &live, text.to_owned(), Place::Last).await?.0))
         }
         _ => Ok(None),
     }
@@ -81,8 +82,12 @@ pub async fn new(
     context: &Context,
     job: &WorkRow,
     live: &LiveSource,
-    reply: &Reply,
+    text: String,
+    place: Place,
 ) -> Result<(NewWork, Arc<Lane>)> {
+    let events = context.store.events_of_work(job.tenant, job.id).await?;
+    let answers = events.last().copied().or(job.event).ok_or(StoreError::NotFound)?;
+    let reply = Reply { text, place, answers };
     let key = LaneKey {
         tenant: job.tenant,
         kind: WorkKind::Reply,
@@ -93,7 +98,7 @@ pub async fn new(
     };
     let lane = context.directory.lane(key).await?;
     let id = WorkId(context.new_id());
-    let plain = serde_json::to_vec(reply).expect("a reply is plain data");
+    let plain = serde_json::to_vec(&reply).expect("a reply is plain data");
     let job_id = job.id.text(job.kind);
     let item = NewWork {
         id,

@@ -29,6 +29,12 @@ const TOKEN_LIVES: Duration = Duration::from_secs(15 * 60 - 10);
 /// The message is not there, in the numbers of Discord.
 const UNKNOWN_MESSAGE: u64 = 10_008;
 
+/// The interaction's token is not known, in the numbers of Discord.
+const UNKNOWN_WEBHOOK: u64 = 10_015;
+
+/// A quick agent may answer before Discord has heard that an answer will come.
+const PROMISE_ARRIVES: Duration = Duration::from_secs(30);
+
 /// Replies as the application's answers to an interaction.
 pub(crate) struct DiscordReplies;
 
@@ -48,10 +54,10 @@ impl Replies for DiscordReplies {
         let call = if interaction.is_open(part.now) {
             let (app, token) = (segment(&interaction.app)?, segment(&interaction.token)?);
             let place = format!("{api}/webhooks/{app}/{token}");
-            match (part.replaces, part.index) {
-                (Some(id), _) => patch(format!("{place}/messages/{}", segment(id)?), &body),
-                (None, 0) => patch(format!("{place}/messages/@original"), &body),
-                (None, _) => ApiCall::json(format!("{place}?wait=true"), &body),
+            match part.replaces {
+                Some(id) => patch(format!("{place}/messages/{}", segment(id)?), &body),
+                None if part.is_first => patch(format!("{place}/messages/@original"), &body),
+                None => ApiCall::json(format!("{place}?wait=true"), &body),
             }
         } else {
             let place = format!("{api}/channels/{}/messages", segment(&interaction.channel()?)?);
@@ -66,14 +72,14 @@ impl Replies for DiscordReplies {
             authorize(&mut call, "Bot", bot_token(part)?, "bot_token")?;
             call
         };
-        let replaces = part.replaces.is_some();
-        Ok(Box::new(Once::new(call, move |answered| read(answered, &interaction, replaces))))
+        let (replaces, now) = (part.replaces.is_some(), part.now);
+        Ok(Box::new(Once::new(call, move |answered| read(answered, &interaction, replaces, now))))
     }
 
     /// The promised answer is filled in as often as one likes; what follows it is new each time.
     fn is_repeatable(&self, part: &Outgoing<'_>) -> bool {
         let is_open = || Interaction::read(part).is_ok_and(|one| one.is_open(part.now));
-        part.replaces.is_some() || part.index == 0 && is_open()
+        part.replaces.is_some() || part.is_first && is_open()
     }
 
     fn can_update(&self) -> bool {
@@ -136,7 +142,12 @@ impl Interaction {
     }
 }
 
-fn read(answered: &Answered<'_>, interaction: &Interaction, replaces: bool) -> ReplyStep {
+fn read(
+    answered: &Answered<'_>,
+    interaction: &Interaction,
+    replaces: bool,
+    now: Timestamp,
+) -> ReplyStep {
     let said = answer::json(answered);
     if let Some(id) = id_at(&said, "/id").filter(|_| answered.status.is_success()) {
         return ReplyStep::Posted(Some(id));
@@ -145,6 +156,10 @@ fn read(answered: &Answered<'_>, interaction: &Interaction, replaces: bool) -> R
     let failure = answer::failure(answered, true, NAME, told.as_deref());
     let wait = said.get("retry_after").and_then(Value::as_f64);
     let code = said.get("code").and_then(Value::as_u64);
+    if code == Some(UNKNOWN_WEBHOOK) && now.since(interaction.made_at) < PROMISE_ARRIVES {
+        let retry_after = Some(Duration::from_secs(2));
+        return ReplyStep::Failed(ReplyFailure { retryable: true, retry_after, ..failure });
+    }
     ReplyStep::Failed(ReplyFailure {
         retry_after: wait.and_then(answer::seconds).or(failure.retry_after),
         replaced_is_gone: replaces && code == Some(UNKNOWN_MESSAGE),

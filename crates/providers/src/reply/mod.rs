@@ -61,12 +61,16 @@ pub struct Outgoing<'a> {
     pub text: &'a str,
     /// Its place among them, from 0.
     pub index: usize,
+    /// Whether it is the first thing that is said about the event at all.
+    pub is_first: bool,
     /// The platform's id of the message it takes the place of.
     pub replaces: Option<&'a str>,
     /// Stable over all tries of this part, unique to it.
     pub key: &'a str,
     /// The source's settings, secret ones included.
     pub settings: &'a Settings,
+    /// When an earlier try of it began, if there was one.
+    pub begun_at: Option<Timestamp>,
     /// The time now.
     pub now: Timestamp,
 }

@@ -27,6 +27,8 @@ pub(super) fn outgoing<'a>(
         part_of_body: 0,
         text,
         index: 0,
+        is_first: true,
+        begun_at: None,
         replaces: None,
         key: "job_1-0",
         settings,
@@ -134,7 +136,7 @@ pub(super) fn instead(part: Outgoing<'_>) -> Outgoing<'_> {
 
 /// The second of several.
 pub(super) fn later(part: Outgoing<'_>) -> Outgoing<'_> {
-    Outgoing { index: 1, ..part }
+    Outgoing { index: 1, is_first: false, ..part }
 }
 
 #[test]

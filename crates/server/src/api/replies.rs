@@ -15,7 +15,7 @@ use super::error::ApiError;
 use super::once;
 use super::ticket::Leased;
 use super::work::Moved;
-use crate::replies::{self, Place, Reply};
+use crate::replies::{self, Place};
 use crate::schema;
 
 /// A message on the event's thread.
@@ -75,8 +75,7 @@ pub async fn reply(At(id): At<String>, call: Call) -> Result<Response, ApiError>
         Some(false) => Place::Beside,
         Some(true) => Place::Update,
     };
-    let (item, lane) =
-        replies::new(context, &row, &live, &Reply { text: body.text, place }).await?;
+    let (item, lane) = replies::new(context, &row, &live, body.text, place).await?;
     let made = Moved { id: item.id.text(item.kind), status: State::Pending.as_str() };
     let once = call.once(ticket.tenant, StatusCode::OK, &made).await?;
     let outcome = context.store.follow_up(ticket, item, once).await?;

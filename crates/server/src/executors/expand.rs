@@ -10,10 +10,10 @@ use aws_lc_rs::digest;
 use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::json;
-use wakepost_domain::ReceiptId;
 use wakepost_domain::event::Event;
 use wakepost_domain::receipt::Verdict;
-use wakepost_providers::{Expanding, Expansion};
+use wakepost_domain::{ReceiptId, limits};
+use wakepost_providers::{Expanding, Expansion, Request};
 use wakepost_store::moves::{Expanded, NewReceipt};
 use wakepost_store::vault::Slot;
 use wakepost_store::{Result, failpoint};
@@ -77,8 +77,15 @@ async fn expand(context: &Arc<Context>, item: &Pushed) -> Result<Finished> {
     };
     let content = Content::decode(&live.key.open(Slot::Content(event.body()), &record)?)?;
     let after = context.directory.lane(lane.key.clone().after_expansion()).await?;
+    let thread = |fetched: &[u8]| {
+        let request = Request { fetched: Some(fetched), ..content.as_request() };
+        let mapped = live.provider.map(&request, &live.settings).ok()?.into_iter().next()?;
+        let thread = mapped.message?.thread_id;
+        Some(limits::truncate(&thread, limits::THREAD_BYTES_MAX).to_owned())
+    };
     let whole = |fetched: &[u8], ignored| Finished::Expanded {
         expanded: Expanded {
+            thread: thread(fetched),
             event: event.body(),
             content: live.key.seal(Slot::Content(event.body()), &content.encode_with(fetched)),
             lane: after.id,
@@ -118,6 +125,11 @@ async fn expand(context: &Arc<Context>, item: &Pushed) -> Result<Finished> {
         found += events.len();
         new += accept_found(context, &live, &event, events).await?;
         failpoint::pass_async("expand.before_position").await?;
+        let stands = more && position.as_ref().is_some_and(|(position, _)| *position == next);
+        if stands {
+            let error = "the provider says that there is more, and not where".to_owned();
+            return Ok(failed(error, true));
+        }
         let seen = position.map_or(0, |(_, version)| version);
         let sealed = live.key.seal(Slot::Position(live.source.id), next.to_string().as_bytes());
         // If another run was first, it read at least as far, and this one's events are stored all the same.

@@ -1,8 +1,10 @@
 //! Sending a reply: part by part, each an effect of its own, so that a crash between two never repeats the first.
 
+use std::time::Duration;
+
+use wakepost_domain::Ulid;
 use wakepost_domain::effect::{EffectState, OnDoubt};
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{EventId, Ulid, WorkId};
 use wakepost_providers::{
     Answered, Mailed, Outgoing, OutgoingMail, Replies, ReplyError, ReplyExchange, ReplyFailure,
     ReplyStep,
@@ -25,12 +27,18 @@ use crate::view::{Content, open_json};
 
 /// How many calls one exchange may take: a token, a page or two, the message itself.
 const CALLS_MAX: usize = 20;
+/// A platform that asks for no more patience than this is waited for; the run goes on then.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often one run waits so: a long reply may have to more than once.
+const WAITS_MAX: usize = 20;
 
 /// Sends one reply.
 pub async fn run(context: &Context, item: &Pushed) -> Finished {
     let stopped = tokio::select! {
-        finished = send(context, item) => return finished.unwrap_or_else(unstored),
+        // A node that was frozen must hear first that its lease is over.
+        biased;
         stopped = lease::keep(context, item, item.2.run_timeout) => stopped,
+        finished = send(context, item) => return finished.unwrap_or_else(unstored),
     };
     match stopped {
         Stop::Lost => Finished::Lost,
@@ -53,34 +61,59 @@ async fn send(context: &Context, item: &Pushed) -> Result<Finished> {
     let Some(row) = context.store.work(ticket.tenant, ticket.work).await? else {
         return Ok(Finished::Lost);
     };
-    let Some(answered) = Answering::find(context, &row).await? else {
+    let reply = read(context, &row).await?;
+    let Some(answered) = Answering::find(context, &row, &reply).await? else {
         return Ok(Finished::failed("the event, its body or its source is gone", false));
     };
     let Some(replies) = answered.live.provider.replies() else {
         return Ok(Finished::failed("its platform cannot be answered", false));
     };
-    let reply = answered.reply(context, &row).await?;
-    let replaces = match replies.can_update() {
-        true => answered.replaced(context, &row, reply.place).await?,
-        false => None,
-    };
-    let sending = Sending { context, item, answered: &answered, replies };
+    let before = answered.before(context, &row).await?;
+    let replaced = before.as_ref().filter(|before| reply.place.replaces(before.place));
+    let replaced = replaced.map(|before| before.id.as_str()).filter(|_| replies.can_update());
     let effects = context.store.effects(ticket.tenant, row.scope).await?;
+    let sending = Sending { context, item, answered: &answered, replies, effects: &effects };
     for (text, index) in replies.parts(&reply.text).iter().zip(0..) {
-        let key = part_key(index);
-        let effect = effects.iter().find(|effect| effect.key == key);
-        let replaces = replaces.as_deref().filter(|_| index == 0);
-        let part = Part { index, text, replaces, key, scope: row.scope };
-        if let Err(finished) = sending.part(&part, effect).await? {
+        let first = index == 0;
+        let part = Part {
+            index,
+            text,
+            replaces: replaced.filter(|_| first),
+            is_first: first && before.is_none(),
+            key: part_key(index),
+            scope: row.scope,
+        };
+        if let Going::Over(finished) = sending.part(&part).await? {
             return Ok(finished);
         }
     }
     Ok(Finished::Done(Said::default()))
 }
 
+/// What a reply's item carries.
+async fn read(context: &Context, row: &WorkRow) -> Result<Reply> {
+    let damaged = || StoreError::Corrupt("a reply cannot be read".to_owned());
+    let state = context.store.job_states(vec![row.id]).await?.pop();
+    let input = state.and_then(|(_, state)| state.input).ok_or_else(damaged)?;
+    let plain = context.vault.key(row.tenant).await?.open(Slot::Input(row.id), &input)?;
+    serde_json::from_slice(&plain).map_err(|_| damaged())
+}
+
 /// The name of a part's effect.
 fn part_key(index: usize) -> String {
     format!("part-{}", index + 1)
+}
+
+/// The name of its effect as a message of its own, where the one whose place it was to take is gone. Another act than
+/// the change in place, and not as harmless to repeat.
+fn anew_key(index: usize) -> String {
+    format!("part-{}-anew", index + 1)
+}
+
+/// A message that the job posted before.
+struct Posted {
+    id: String,
+    place: Place,
 }
 
 /// What is answered.
@@ -91,12 +124,8 @@ struct Answering {
 }
 
 impl Answering {
-    async fn find(context: &Context, row: &WorkRow) -> Result<Option<Answering>> {
-        let Some(first) = row.event else {
-            return Ok(None);
-        };
-        let answered = last_event(context, row, first).await?;
-        let Some(event) = context.store.event(row.tenant, answered).await? else {
+    async fn find(context: &Context, row: &WorkRow, reply: &Reply) -> Result<Option<Answering>> {
+        let Some(event) = context.store.event(row.tenant, reply.answers).await? else {
             return Ok(None);
         };
         let Some(live) = context.directory.source(event.source).await? else {
@@ -115,21 +144,8 @@ impl Answering {
         &self.live.key
     }
 
-    async fn reply(&self, context: &Context, row: &WorkRow) -> Result<Reply> {
-        let damaged = || StoreError::Corrupt("a reply cannot be read".to_owned());
-        let state = context.store.job_states(vec![row.id]).await?.pop();
-        let input = state.and_then(|(_, state)| state.input).ok_or_else(damaged)?;
-        let plain = self.key().open(Slot::Input(row.id), &input)?;
-        serde_json::from_slice(&plain).map_err(|_| damaged())
-    }
-
-    /// The platform's id of the message that this one takes the place of.
-    async fn replaced(
-        &self,
-        context: &Context,
-        row: &WorkRow,
-        place: Place,
-    ) -> Result<Option<String>> {
+    /// The last message that the job posted before this one.
+    async fn before(&self, context: &Context, row: &WorkRow) -> Result<Option<Posted>> {
         let Some(event) = row.event else {
             return Ok(None);
         };
@@ -139,17 +155,18 @@ impl Answering {
                 && other.meta.parent_id == row.meta.parent_id
                 && other.id < row.id
         });
-        // Those that were never sent have no message.
         let mut before: Vec<WorkRow> = before.collect();
         before.sort_unstable_by_key(|other| std::cmp::Reverse(other.id));
+        // Those that were never sent have no message.
         for other in &before {
             let effects = context.store.effects(row.tenant, other.scope).await?;
-            let first = effects.iter().find(|effect| effect.key == part_key(0));
-            let Some(message) = first.and_then(|effect| self.message(other.scope, effect)) else {
-                continue;
-            };
-            let other = self.reply(context, other).await?;
-            return Ok(place.replaces(other.place).then_some(message));
+            let firsts = [part_key(0), anew_key(0)];
+            let firsts = effects.iter().filter(|effect| firsts.contains(&effect.key));
+            let message = firsts.filter_map(|effect| self.message(other.scope, effect)).next();
+            if let Some(id) = message {
+                let place = read(context, other).await?.place;
+                return Ok(Some(Posted { id, place }));
+            }
         }
         Ok(None)
     }
@@ -164,23 +181,12 @@ impl Answering {
     }
 }
 
-/// The event that is answered: the last that the job is about, if its thread went on.
-async fn last_event(context: &Context, row: &WorkRow, first: EventId) -> Result<EventId> {
-    let job = row.meta.parent_id.as_deref().and_then(|id| WorkId::parse(id, WorkKind::Job).ok());
-    match job {
-        None => Ok(first),
-        Some(job) => {
-            let events = context.store.events_of_work(row.tenant, job).await?;
-            Ok(events.last().copied().unwrap_or(first))
-        }
-    }
-}
-
 /// One part on its way.
 struct Part<'a> {
     index: usize,
     text: &'a str,
     replaces: Option<&'a str>,
+    is_first: bool,
     key: String,
     scope: Ulid,
 }
@@ -197,16 +203,41 @@ struct Sending<'a> {
     item: &'a Pushed,
     answered: &'a Answering,
     replies: &'static dyn Replies,
+    effects: &'a [EffectRow],
 }
 
-/// The run goes on, or is over like this.
-type Going = std::result::Result<(), Finished>;
+/// How a run goes on.
+enum Going {
+    /// With the next part.
+    On,
+    /// Not at all.
+    Over(Finished),
+    /// With the same part, as a message of its own: the one whose place it was to take is gone.
+    Anew,
+}
 
 impl Sending<'_> {
     /// Posts a part, unless it is there already.
-    async fn part(&self, part: &Part<'_>, known: Option<&EffectRow>) -> Result<Going> {
-        if known.is_some_and(|effect| effect.state == EffectState::Committed) {
-            return Ok(Ok(()));
+    async fn part(&self, part: &Part<'_>) -> Result<Going> {
+        let anew = Part { replaces: None, key: anew_key(part.index), ..*part };
+        if self.known(&anew).is_some() {
+            return self.post(&anew).await;
+        }
+        match self.post(part).await? {
+            Going::Anew => self.post(&anew).await,
+            going => Ok(going),
+        }
+    }
+
+    /// What is known of a part's effect.
+    fn known(&self, part: &Part<'_>) -> Option<&EffectRow> {
+        self.effects.iter().find(|effect| effect.key == part.key)
+    }
+
+    async fn post(&self, part: &Part<'_>) -> Result<Going> {
+        let state = self.known(part).map(|effect| effect.state);
+        if state == Some(EffectState::Committed) {
+            return Ok(Going::On);
         }
         let request = self.answered.content.as_request();
         let key = idempotency_key(part.scope, &part.key);
@@ -215,77 +246,82 @@ impl Sending<'_> {
             part_of_body: self.answered.part,
             text: part.text,
             index: part.index,
+            is_first: part.is_first,
             replaces: part.replaces,
             key: &key,
             settings: &self.answered.live.settings,
+            begun_at: self.known(part).map(|effect| effect.begun_at),
             now: self.context.now(),
         };
-        let in_doubt = known.is_some_and(|effect| effect.state == EffectState::Begun);
         let mut on_doubt = match self.replies.is_repeatable(&outgoing) {
             true => OnDoubt::Execute,
             false => OnDoubt::Hold,
         };
-        let mut found = None;
+        let in_doubt = state == Some(EffectState::Begun);
+        let (mut found, mut is_absent) = (None, false);
         if in_doubt && on_doubt == OnDoubt::Hold {
             match self.look_up(&outgoing).await {
                 Some(Came::Posted(id)) => found = Some(id),
-                Some(Came::Absent) => {}
-                Some(Came::Failed(failure)) if failure.retryable => {
-                    return Ok(Err(failed(failure)));
-                }
+                Some(Came::Absent) => is_absent = true,
+                Some(Came::Failed(failure)) if failure.retryable => return Ok(failed(failure)),
                 // The operator decides.
                 Some(Came::Failed(_)) | None => return self.begin(part, on_doubt).await,
             }
             on_doubt = OnDoubt::Execute;
         }
-        if let Err(over) = self.begin(part, on_doubt).await? {
-            return Ok(Err(over));
+        // What an earlier run did is as unknown as it was, whatever becomes of this one's own try.
+        let still_in_doubt = in_doubt && on_doubt == OnDoubt::Execute && !is_absent;
+        match self.begin(part, on_doubt).await? {
+            Going::On => {}
+            over => return Ok(over),
         }
         let came = match found {
             Some(id) => Came::Posted(id),
-            None => self.post(&outgoing).await,
+            None => self.patient(&outgoing).await,
         };
         match came {
             Came::Posted(id) => self.commit(part, id).await,
             Came::Absent => self.abort(part, failure("it was not posted", true)).await,
-            Came::Failed(failure) if !failure.doubtful => self.abort(part, failure).await,
-            Came::Failed(failure) => self.doubt(part, &outgoing, on_doubt, failure).await,
+            Came::Failed(failure) if failure.doubtful => self.doubt(part, &outgoing, failure).await,
+            Came::Failed(failure) if still_in_doubt && failure.retryable => Ok(failed(failure)),
+            Came::Failed(failure) if still_in_doubt => Ok(Going::Over(in_doubt_of(part, &failure))),
+            Came::Failed(failure) => self.abort(part, failure).await,
         }
     }
 
-    /// Posts a part: as a message of its own where the one whose place it was to take is gone.
-    async fn post(&self, outgoing: &Outgoing<'_>) -> Came {
-        match self.exchange(self.replies.post(outgoing)).await {
-            Came::Failed(failure) if failure.replaced_is_gone && !failure.doubtful => {
-                let anew = Outgoing { replaces: None, ..*outgoing };
-                self.exchange(self.replies.post(&anew)).await
+    /// Posts a part, and waits as long as the platform asks for, if that is not too long.
+    async fn patient(&self, outgoing: &Outgoing<'_>) -> Came {
+        for _ in 0..WAITS_MAX {
+            let came = self.exchange(self.replies.post(outgoing)).await;
+            match &came {
+                Came::Failed(ReplyFailure {
+                    retry_after: Some(wait),
+                    retryable: true,
+                    doubtful: false,
+                    ..
+                }) if *wait <= PATIENCE => tokio::time::sleep(*wait).await,
+                _ => return came,
             }
-            came => came,
         }
+        Came::Failed(failure("the platform asked for patience too often", true))
     }
 
-    /// Nobody knows whether a part was posted.
+    /// Nobody knows whether a part was posted. It stays begun, unless that is found out.
     async fn doubt(
         &self,
         part: &Part<'_>,
         outgoing: &Outgoing<'_>,
-        on_doubt: OnDoubt,
         failure: ReplyFailure,
     ) -> Result<Going> {
-        if on_doubt == OnDoubt::Execute && self.replies.is_repeatable(outgoing) {
-            return Ok(Err(failed(ReplyFailure { retryable: true, ..failure })));
+        if self.replies.is_repeatable(outgoing) && failure.retryable {
+            return Ok(failed(failure));
         }
         match self.look_up(outgoing).await {
             Some(Came::Posted(id)) => self.commit(part, id).await,
-            Some(Came::Absent) => {
-                self.abort(part, ReplyFailure { retryable: true, ..failure }).await
-            }
-            // The next try looks again.
-            Some(Came::Failed(look)) if look.retryable => Ok(Err(failed(look))),
-            Some(Came::Failed(_)) | None => {
-                let error = format!("{} may have been posted: {}", part.key, failure.error);
-                Ok(Err(Finished::InDoubt { error }))
-            }
+            // It may still be on its way: the next try looks once more before it posts.
+            Some(Came::Absent) => Ok(failed(ReplyFailure { retryable: true, ..failure })),
+            Some(Came::Failed(look)) if look.retryable => Ok(failed(look)),
+            Some(Came::Failed(_)) | None => Ok(Going::Over(in_doubt_of(part, &failure))),
         }
     }
 
@@ -297,11 +333,11 @@ impl Sending<'_> {
             on_doubt,
         };
         Ok(match self.context.store.begin(begin).await? {
-            BeginOutcome::Execute { .. } => Ok(()),
+            BeginOutcome::Execute { .. } => Going::On,
             // Somebody resolved it just now; the next run sees that.
-            BeginOutcome::Skip { .. } => Err(Finished::HandBack),
+            BeginOutcome::Skip { .. } => Going::Over(Finished::HandBack),
             // The run has ended with that.
-            BeginOutcome::InDoubt { .. } => Err(Finished::Lost),
+            BeginOutcome::InDoubt { .. } => Going::Over(Finished::Lost),
         })
     }
 
@@ -311,13 +347,16 @@ impl Sending<'_> {
         let result = self.answered.key().seal(slot, result.as_bytes());
         let ticket = self.item.0.ticket;
         self.context.store.commit(ticket, part.key.clone(), Some(result)).await?;
-        Ok(Ok(()))
+        Ok(Going::On)
     }
 
     async fn abort(&self, part: &Part<'_>, failure: ReplyFailure) -> Result<Going> {
         let (ticket, key) = (self.item.0.ticket, part.key.clone());
         self.context.store.abort(ticket, key, failure.error.clone()).await?;
-        Ok(Err(failed(failure)))
+        match failure.replaced_is_gone && part.replaces.is_some() {
+            true => Ok(Going::Anew),
+            false => Ok(failed(failure)),
+        }
     }
 
     /// Looks whether a part is there, where the platform can tell.
@@ -388,7 +427,12 @@ fn failure(error: impl Into<String>, retryable: bool) -> ReplyFailure {
     ReplyFailure { error: error.into(), retryable, ..ReplyFailure::default() }
 }
 
-fn failed(failure: ReplyFailure) -> Finished {
+/// An operator must say whether a part was posted.
+fn in_doubt_of(part: &Part<'_>, failure: &ReplyFailure) -> Finished {
+    Finished::InDoubt { error: format!("{} may have been posted: {}", part.key, failure.error) }
+}
+
+fn failed(failure: ReplyFailure) -> Going {
     let ReplyFailure { error, retryable, retry_after, .. } = failure;
-    Finished::Failed { error, retryable, retry_after }
+    Going::Over(Finished::Failed { error, retryable, retry_after })
 }

@@ -32,6 +32,8 @@ use super::resolve::Resolver;
 
 /// The one deadline of a mail, from resolving the name to the server's word on it.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// How much a mail server may say in all, certificates included.
+const SAID_BYTES_MAX: usize = 256 * 1024;
 /// The ports that mail is handed over on.
 const PORTS: [u16; 4] = [25, 465, 587, 2525];
 const MECHANISMS: [Mechanism; 2] = [Mechanism::Plain, Mechanism::Login];
@@ -141,7 +143,8 @@ impl Mailer {
     ) -> Result<AsyncSmtpConnection, MailFault> {
         let addresses = self.addresses(mail, trust).await?;
         let tcp = connect_any(&addresses, self.connect_timeout);
-        let tcp = tcp.await.map_err(MailFault::lost)?;
+        let stream = tcp.await.map_err(MailFault::lost)?;
+        let tcp = Bounded { stream, left: SAID_BYTES_MAX };
         let name = ClientId::Domain(domain(&mail.from).to_owned());
         let mut connection = match mail.tls {
             MailTls::Implicit => {
@@ -244,9 +247,57 @@ fn domain(address: &str) -> &str {
     address.rsplit_once('@').map_or("localhost", |(_, domain)| domain)
 }
 
+/// A connection whose peer may say only so much: whoever reads lines from it would else keep an endless one.
+#[derive(Debug)]
+struct Bounded {
+    stream: TcpStream,
+    left: usize,
+}
+
+impl AsyncTokioStream for Bounded {
+    fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+}
+
+impl AsyncRead for Bounded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let said = buffer.filled().len() - before;
+        match self.left.checked_sub(said) {
+            Some(left) => self.left = left,
+            None => return Poll::Ready(Err(io::Error::other("the mail server says too much"))),
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Bounded {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
 /// A TLS connection that was opened here, for a protocol that is spoken elsewhere.
 #[derive(Debug)]
-struct Encrypted(TlsStream<TcpStream>);
+struct Encrypted(TlsStream<Bounded>);
 
 impl AsyncTokioStream for Encrypted {
     fn peer_addr(&self) -> io::Result<SocketAddr> {

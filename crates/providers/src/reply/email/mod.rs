@@ -6,6 +6,8 @@ mod message;
 mod received;
 mod settings;
 
+use std::time::Duration;
+
 use http::HeaderValue;
 use serde_json::{Value, json};
 
@@ -28,6 +30,8 @@ use crate::payload::text_at;
 use crate::registration::{Answered, ApiCall};
 use crate::settings::{ConfigError, Settings, text};
 
+/// How long Resend knows a key for sure.
+const KEY_LIVES: Duration = Duration::from_secs(23 * 3600);
 const RESEND_URL: &str = "https://api.resend.com";
 const SENDGRID_URL: &str = "https://api.sendgrid.com";
 
@@ -137,7 +141,8 @@ impl Replies for EmailReplies {
     /// Resend keeps keys for a day; the others would send the mail again.
     fn is_repeatable(&self, part: &Outgoing<'_>) -> bool {
         let via = Via::read(part.settings, self.via);
-        via == Ok(Via::Resend) && idempotency_key(part.key).is_some()
+        let is_known = part.begun_at.is_none_or(|begun| part.now.since(begun) < KEY_LIVES);
+        via == Ok(Via::Resend) && idempotency_key(part.key).is_some() && is_known
     }
 
     fn can_update(&self) -> bool {
@@ -265,7 +270,9 @@ fn read_resend(answered: &Answered<'_>) -> ReplyStep {
     let failure = answer::failure(answered, true, "Resend", text_at(&said, "/message"));
     ReplyStep::Failed(match text_at(&said, "/name") {
         // The first try is still under way.
-        Some("concurrent_idempotent_requests") => ReplyFailure { retryable: true, ..failure },
+        Some("concurrent_idempotent_requests") => {
+            ReplyFailure { retryable: true, doubtful: true, ..failure }
+        }
         // Under this key another mail was sent, by us: the settings were changed in between.
         Some("invalid_idempotent_request") => ReplyFailure { doubtful: true, ..failure },
         _ => failure,

@@ -20,6 +20,10 @@ fn late(part: Outgoing<'_>) -> Outgoing<'_> {
     Outgoing { now: NOW.after(Duration::from_secs(900)), ..part }
 }
 
+fn a_minute_later(part: Outgoing<'_>) -> Outgoing<'_> {
+    Outgoing { now: NOW.after(Duration::from_secs(60)), ..part }
+}
+
 #[test]
 fn the_promised_answer_is_filled_in_and_more_follow() {
     let call = interaction().first(same);
@@ -69,7 +73,7 @@ fn discords_errors_are_sorted_and_never_repeat_the_token() {
         |code: u64| json!({"message": "no: /webhooks/A1/tok-SECRET", "code": code}).to_string();
     for (status, body, expected) in [
         (404, said(10_008), (false, None, false, true)),
-        (404, said(10_015), (false, None, false, false)),
+        (404, said(10_015), (true, Some(2.0), false, false)),
         (401, said(50_027), (false, None, false, false)),
         (400, said(50_035), (false, None, false, false)),
         (429, limit.to_string(), (true, Some(0.306), false, false)),
@@ -81,6 +85,11 @@ fn discords_errors_are_sorted_and_never_repeat_the_token() {
         let (_, step) = interaction().post(instead, &[(status, &body)]);
         assert!(!format!("{step:?}").contains("SECRET"), "{step:?}");
     }
+    // A minute later the token is simply not known.
+    assert_eq!(
+        interaction().failure(a_minute_later, 404, &said(10_015)),
+        (false, None, false, false)
+    );
     let (_, step) = interaction().post(same, &[(200, r#"{"id":"99"}"#)]);
     assert_eq!(step, ReplyStep::Posted(Some("99".to_owned())));
 }

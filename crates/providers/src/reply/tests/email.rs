@@ -209,7 +209,7 @@ fn resends_errors_are_sorted() {
     for (status, body, expected) in [
         (401, said("missing_api_key"), (false, None, false, false)),
         (403, said("validation_error"), (false, None, false, false)),
-        (409, said("concurrent_idempotent_requests"), (true, None, false, false)),
+        (409, said("concurrent_idempotent_requests"), (true, None, true, false)),
         (409, said("invalid_idempotent_request"), (false, None, true, false)),
         (422, said("invalid_from_address"), (false, None, false, false)),
         (429, said("rate_limit_exceeded"), (true, Some(7.0), false, false)),
