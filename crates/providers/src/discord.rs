@@ -40,6 +40,8 @@ impl Provider for Discord {
             patience: Duration::from_secs(3),
             accepted_status: 200,
             priority: Priority::Interactive,
+            // It shows "thinking…" under each command until that is answered.
+            answers_each: true,
             ..Facts::usual("Discord")
         }
     }
@@ -110,7 +112,7 @@ impl Provider for Discord {
         data
     }
 
-    fn prescribed(&self, request: &Request<'_>) -> Option<Answer> {
+    fn prescribed(&self, request: &Request<'_>, _: &Settings) -> Option<Answer> {
         let kind = payload::pick(request.body, ["/type"]).ok().and_then(|[kind]| kind);
         Some(match kind.as_deref() {
             // Suggestions are needed at once or not at all; Discord takes no promise of later ones.
@@ -456,7 +458,8 @@ mod tests {
 
     #[test]
     fn a_command_is_told_to_wait_and_autocomplete_gets_no_suggestions() {
-        let answer = |body| Discord.prescribed(&interaction(body).as_request()).unwrap();
+        let answer =
+            |body| Discord.prescribed(&interaction(body).as_request(), &Settings::new()).unwrap();
         for body in [r#"{"type":2}"#, r#"{"type":3}"#, r#"{"type":5}"#, "not json"] {
             let answer = answer(body);
             assert_eq!((answer.status, answer.body.as_str()), (200, r#"{"type":5}"#));

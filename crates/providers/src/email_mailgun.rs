@@ -60,6 +60,11 @@ impl Provider for EmailMailgun {
         Vec::new()
     }
 
+    /// It is in the body.
+    fn proof(&self, request: &Request<'_>, _: &Settings) -> Option<String> {
+        Proof::read(request).ok().map(|proof| proof.signature.into_owned())
+    }
+
     fn verify(&self, request: &Request<'_>, check: &Check<'_>) -> Result<Verified, Refusal> {
         let proof = Proof::read(request)?;
         let time = Unit::Seconds

@@ -150,15 +150,15 @@ static SETTINGS: &[Setting] = &[Setting::optional(
 .example("signature")];
 
 static SAMPLES: &[Sample] = &[
-    Sample::json("merge_request.open", include_str!("../fixtures/gitlab/merge_request.open.json"))
+    Sample::json("merge_request", include_str!("../fixtures/gitlab/merge_request.json"))
         .with_headers(&[
             ("x-gitlab-event", "Merge Request Hook"),
             ("x-gitlab-instance", "https://gitlab.example.com"),
             ("user-agent", "GitLab/18.5.0"),
         ]),
-    Sample::json("issue.open", include_str!("../fixtures/gitlab/issue.open.json"))
+    Sample::json("issue", include_str!("../fixtures/gitlab/issue.json"))
         .with_headers(&[("x-gitlab-event", "Issue Hook")]),
-    Sample::json("note.create", include_str!("../fixtures/gitlab/note.create.json"))
+    Sample::json("note", include_str!("../fixtures/gitlab/note.json"))
         .with_headers(&[("x-gitlab-event", "Note Hook")]),
     Sample::json("push", include_str!("../fixtures/gitlab/push.json"))
         .with_headers(&[("x-gitlab-event", "Push Hook")]),
@@ -209,7 +209,6 @@ fn event_id(headers: &HeaderMap) -> Result<&str, Why> {
 /// The few fields of a payload that the envelope needs.
 struct Said<'a> {
     kind: Found<'a>,
-    action: Found<'a>,
     happened_at: Found<'a>,
     id: Found<'a>,
     iid: Found<'a>,
@@ -229,7 +228,6 @@ impl<'a> Said<'a> {
             [
                 "/object_kind",
                 "/event_name",
-                "/object_attributes/action",
                 "/object_attributes/updated_at",
                 "/object_attributes/created_at",
                 "/object_attributes/id",
@@ -246,13 +244,12 @@ impl<'a> Said<'a> {
                 "/user_email",
             ],
         )?;
-        let [kind, event_name, action, updated_at, created_at, id, iid, url, rest @ ..] = fields;
+        let [kind, event_name, updated_at, created_at, id, iid, url, rest @ ..] = fields;
         let [project, noted_issue, noted_merge_request, user_id, user_name, user_email, rest @ ..] =
             rest;
         Ok(Said {
             // The hooks of a whole instance name their event here.
             kind: kind.or(event_name),
-            action,
             happened_at: updated_at.or(created_at),
             id,
             iid,
@@ -266,13 +263,9 @@ impl<'a> Said<'a> {
     }
 
     fn event_type(&self, headers: &HeaderMap) -> Result<String, MapError> {
-        let kind = match self.kind.as_deref() {
-            Some(kind) => kind,
-            None => header::one(headers, EVENT)?,
-        };
-        Ok(match &self.action {
-            Some(action) => format!("{kind}.{action}"),
-            None => kind.to_owned(),
+        Ok(match self.kind.as_deref() {
+            Some(kind) => kind.to_owned(),
+            None => header::one(headers, EVENT)?.to_owned(),
         })
     }
 
@@ -422,7 +415,7 @@ mod tests {
     #[test]
     fn a_merge_request_says_who_what_and_when() {
         let mapped = sample(0);
-        assert_eq!(mapped.event_type, "merge_request.open");
+        assert_eq!(mapped.event_type, "merge_request");
         assert_eq!(mapped.dedup_key.as_deref(), Some("7001"));
         assert_eq!(mapped.occurred_at, Some(NOW));
         let actor = mapped.actor.unwrap();

@@ -44,6 +44,8 @@ pub struct Facts {
     pub accepted_status: u16,
     /// Which queue its jobs wait in.
     pub priority: Priority,
+    /// Whether each of its messages waits for an answer of its own, so that two are never answered by one.
+    pub answers_each: bool,
     /// Who makes the secret.
     pub secret: SecretNeed,
     /// The header by which it says that it tries again.
@@ -64,6 +66,7 @@ impl Facts {
             signs_url: false,
             accepted_status: 202,
             priority: Priority::Webhook,
+            answers_each: false,
             secret: SecretNeed::Given,
             retry_header: None,
         }
@@ -225,7 +228,7 @@ pub trait Provider: Send + Sync {
     }
 
     /// The answer that it prescribes for an event that was stored or was there already.
-    fn prescribed(&self, _request: &Request<'_>) -> Option<Answer> {
+    fn prescribed(&self, _request: &Request<'_>, _settings: &Settings) -> Option<Answer> {
         None
     }
 
@@ -281,6 +284,14 @@ pub trait Provider: Send + Sync {
             Err(error) => Err(Failure { error, ..Failure::of("it", answered) }),
         };
         Some(Box::new(OneCall::new(call, read)))
+    }
+
+    /// Asks the provider what is wrong with the webhook, if anything; `None` where it cannot be asked.
+    fn standing<'a>(
+        &'a self,
+        _settings: &'a Settings,
+    ) -> Option<Box<dyn Exchange<Option<String>> + 'a>> {
+        None
     }
 
     /// The settings that follow from what was kept of a registration; asked only of those that keep something.

@@ -10,9 +10,10 @@ use wakepost_domain::envelope::{
 use wakepost_domain::ports::Entropy;
 use wakepost_domain::work::Priority;
 
+use crate::exchange::{Exchange, Step};
 use crate::mapping::{self, MapError};
 use crate::payload::{self, id_at, list_at, text_at};
-use crate::provider::{Facts, Provider, SecretNeed, SignedHeader};
+use crate::provider::{Answer, Facts, Provider, SecretNeed, SignedHeader};
 use crate::registration::{Answered, ApiCall, Registration};
 use crate::reply::Replies;
 use crate::reply::telegram::TelegramReplies;
@@ -25,6 +26,8 @@ use crate::{header, signature};
 const TOKEN: &str = "X-Telegram-Bot-Api-Secret-Token";
 
 pub(crate) const API_URL: &str = "https://api.telegram.org";
+
+const GREETING: &str = "Hello! Write to me here, and I will answer.";
 
 /// A Telegram bot.
 pub(crate) struct Telegram;
@@ -93,7 +96,10 @@ impl Provider for Telegram {
         mapping::one(Mapped {
             dedup_key: Some(update_id),
             event_type: kind.to_owned(),
-            starts: if message.is_some() { Starts::Job } else { Starts::Nothing },
+            starts: match &message {
+                Some(_) if greeting(&update, settings).is_none() => Starts::Job,
+                _ => Starts::Nothing,
+            },
             occurred_at: occurred_at(content),
             actor: actor(content),
             subject: subject(content),
@@ -101,6 +107,18 @@ impl Provider for Telegram {
             provider_request_id: header::request_id(request.headers),
             ..Mapped::default()
         })
+    }
+
+    /// Telegram takes a call of its API as the answer to an update: the greeting needs no token and no second try.
+    fn prescribed(&self, request: &Request<'_>, settings: &Settings) -> Option<Answer> {
+        let update = payload::whole(request.body).ok()?;
+        let text = greeting(&update, settings)?;
+        let call = json!({
+            "method": "sendMessage",
+            "chat_id": update.pointer("/message/chat/id")?,
+            "text": text,
+        });
+        Some(Answer::ok("application/json", call.to_string()))
     }
 
     fn registration(&self, at: &Registration<'_>) -> Option<ApiCall> {
@@ -113,6 +131,16 @@ impl Provider for Telegram {
             "allowed_updates": ["message", "edited_message"],
         });
         Some(ApiCall::json(url, &body))
+    }
+
+    fn standing<'a>(
+        &'a self,
+        settings: &'a Settings,
+    ) -> Option<Box<dyn Exchange<Option<String>> + 'a>> {
+        let token = settings::text(settings, "bot_token").ok()??;
+        let base = settings::text(settings, "api_url").ok()?.unwrap_or(API_URL);
+        let place = format!("{}/bot{token}", base.trim_end_matches('/'));
+        Some(Box::new(Standing { place, asked: 0 }))
     }
 
     fn registered(&self, answered: &Answered<'_>) -> Result<(), String> {
@@ -164,6 +192,13 @@ const SETTINGS: &[Setting] = &[
     )
     .example("acme_desk_bot"),
     Setting::optional(
+        "greeting",
+        "Greeting",
+        "What somebody is answered who opens a chat with the bot (/start), in place of a job. Empty: /start makes a \
+         job like any text.",
+    )
+    .example("Hello! Ask me about your order."),
+    Setting::optional(
         "api_url",
         "API address",
         "Leave it empty for https://api.telegram.org; set it for a Bot API server of your own, or a proxy.",
@@ -175,6 +210,47 @@ static SAMPLES: &[Sample] = &[
     Sample::json("edited_message", include_str!("../fixtures/telegram/edited_message.json")),
     Sample::json("callback_query", include_str!("../fixtures/telegram/callback_query.json")),
 ];
+
+/// Asks who the bot is, and then how its webhook does.
+struct Standing {
+    place: String,
+    asked: usize,
+}
+
+impl Exchange<Option<String>> for Standing {
+    fn next(&mut self, answered: Option<&Answered<'_>>) -> Step<Option<String>> {
+        const METHODS: [&str; 2] = ["getMe", "getWebhookInfo"];
+        let said: Value = answered
+            .and_then(|answered| serde_json::from_slice(answered.body).ok())
+            .unwrap_or_default();
+        if answered.is_some() && said["ok"] != true {
+            let why = text_at(&said, "/description").unwrap_or("it did not say why");
+            return Step::Done(Some(format!("Telegram refuses bot_token: {why}")));
+        }
+        if let Some(method) = METHODS.get(self.asked) {
+            self.asked += 1;
+            return Step::Call(ApiCall::json(format!("{}/{method}", self.place), &json!({})));
+        }
+        let trouble = match text_at(&said, "/result/url") {
+            None | Some("") => Some("Telegram has no address to send to: set it up".to_owned()),
+            Some(_) => text_at(&said, "/result/last_error_message")
+                .map(|error| format!("Telegram could not deliver an update: {error}")),
+        };
+        Step::Done(trouble)
+    }
+}
+
+/// What somebody is answered who opens a chat with the bot. What follows `/start` in a link is for the agent.
+fn greeting<'s>(update: &Value, settings: &'s Settings) -> Option<&'s str> {
+    let message = update.get("message")?;
+    let opens = text_at(message, "/chat/type") == Some("private")
+        && text_at(message, "/text") == Some("/start");
+    match settings.get("greeting") {
+        None | Some(Value::Null) => Some(GREETING),
+        given => given.and_then(Value::as_str).filter(|text| !text.is_empty()),
+    }
+    .filter(|_| opens)
+}
 
 /// The one field of an update besides its id: its name is the type, so that a kind of update which Telegram
 /// adds tomorrow has a type too.
@@ -461,6 +537,68 @@ mod tests {
             "from": {"id": 1, "is_bot": false, "first_name": "Ada", "last_name": "Moreno"},
             "chat": {"id": 1, "type": "private", "username": "ada"},
         }})
+    }
+
+    #[test]
+    fn its_standing_is_what_telegram_says() {
+        let asked = |answers: [Value; 2]| {
+            let settings = bot();
+            let mut exchange = Telegram.standing(&settings).unwrap();
+            let headers = http::HeaderMap::new();
+            let mut step = exchange.next(None);
+            for (answer, method) in answers.iter().zip(["getMe", "getWebhookInfo"]) {
+                match step {
+                    Step::Call(call) => {
+                        assert!(call.url.ends_with(&format!("/bot7007:AAE/{method}")))
+                    }
+                    over => return over,
+                }
+                let body = answer.to_string();
+                let status = http::StatusCode::OK;
+                let answered = Answered { status, headers: &headers, body: body.as_bytes() };
+                step = exchange.next(Some(&answered));
+            }
+            step
+        };
+        let good = json!({"ok": true, "result": {"username": "acme_bot"}});
+        let info = |result: Value| json!({"ok": true, "result": result});
+        let says = |step| match step {
+            Step::Done(error) => error,
+            other => panic!("{other:?}"),
+        };
+        let fine = info(json!({"url": "https://hooks.example/in/src_1"}));
+        assert_eq!(says(asked([good.clone(), fine])), None);
+        let failing =
+            info(json!({"url": "https://h", "last_error_message": "Wrong response: 404"}));
+        assert!(says(asked([good.clone(), failing])).unwrap().contains("Wrong response: 404"));
+        assert!(says(asked([good, info(json!({"url": ""}))])).unwrap().contains("set it up"));
+        let refused = json!({"ok": false, "description": "Unauthorized"});
+        assert!(says(asked([refused, json!({})])).unwrap().contains("Unauthorized"));
+        assert!(Telegram.standing(&Settings::new()).is_none());
+    }
+
+    #[test]
+    fn whoever_opens_a_chat_is_greeted_and_makes_no_job() {
+        let greeted = |text: &str, settings: &Settings| {
+            let request = update(private(text));
+            let answer = Telegram.prescribed(&request.as_request(), settings);
+            let starts = map_with(&Telegram, &request, settings).unwrap().starts;
+            assert_eq!(answer.is_some(), starts == Starts::Nothing, "{text}");
+            answer.map(|answer| serde_json::from_str::<Value>(&answer.body).unwrap())
+        };
+        let said = greeted("/start", &bot()).unwrap();
+        assert_eq!(said, json!({"method": "sendMessage", "chat_id": 1, "text": GREETING}));
+        let own = settings(&[("greeting", "Hi!")]);
+        assert_eq!(greeted("/start", &own).unwrap()["text"], "Hi!");
+        assert_eq!(greeted("/start", &settings(&[("greeting", "")])), None);
+        assert_eq!(
+            greeted("/start order-8123", &bot()),
+            None,
+            "a link's own word is for the agent"
+        );
+        assert_eq!(greeted("hello", &bot()), None);
+        let group = update(in_group("/start", "bot_command", "/start"));
+        assert_eq!(Telegram.prescribed(&group.as_request(), &bot()), None);
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Provider for Twilio {
     }
 
     /// Nothing to say or do: what the agent wants said, it sends itself.
-    fn prescribed(&self, _: &Request<'_>) -> Option<Answer> {
+    fn prescribed(&self, _: &Request<'_>, _: &Settings) -> Option<Answer> {
         Some(Answer::ok("text/xml", r#"<?xml version="1.0" encoding="UTF-8"?><Response/>"#))
     }
 
@@ -503,7 +503,7 @@ mod tests {
 
     #[test]
     fn the_answer_is_an_empty_twiml_document() {
-        let answer = Twilio.prescribed(&vector(URL, BODY).as_request()).unwrap();
+        let answer = Twilio.prescribed(&vector(URL, BODY).as_request(), &Settings::new()).unwrap();
         assert_eq!((answer.status, answer.content_type), (200, "text/xml"));
         assert!(answer.body.ends_with("<Response/>"));
     }

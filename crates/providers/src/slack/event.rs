@@ -40,10 +40,7 @@ pub(super) fn map(request: &Request<'_>, settings: &Settings) -> Result<Vec<Mapp
     mapping::one(Mapped {
         dedup_key: Some(said.event_id.as_deref().ok_or(MapError::Missing("/event_id"))?.to_owned()),
         second_key: message.as_ref().and_then(|message| message.second_key.clone()),
-        event_type: match said.subtype.as_deref() {
-            Some(subtype) => format!("{kind}.{subtype}"),
-            None => kind.to_owned(),
-        },
+        event_type: kind.to_owned(),
         starts,
         occurred_at: said.event_time.as_deref().and_then(|text| Unit::Seconds.read(text)),
         actor: said.actor(),
@@ -434,11 +431,11 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_or_other_housekeeping_keeps_its_subtype_and_starts_nothing() {
+    fn an_edit_or_other_housekeeping_starts_nothing() {
         for subtype in ["message_changed", "message_deleted", "message_replied", "channel_join"] {
             let event = json!({"type": "message", "channel_type": "im", "subtype": subtype});
             let mapped = mapped(event);
-            assert_eq!(mapped.event_type, format!("message.{subtype}"));
+            assert_eq!(mapped.event_type, "message");
             assert_eq!((mapped.starts, mapped.second_key), (Starts::Nothing, None));
         }
     }
@@ -453,10 +450,7 @@ mod tests {
                 {"id": 7, "size": "big"}, "junk",
             ],
         }));
-        assert_eq!(
-            (mapped.event_type.as_str(), mapped.starts),
-            ("message.file_share", Starts::Job)
-        );
+        assert_eq!((mapped.event_type.as_str(), mapped.starts), ("message", Starts::Job));
         let files = mapped.message.unwrap().files;
         assert_eq!(files.len(), 2);
         assert_eq!(

@@ -94,6 +94,9 @@ pub async fn create(At(id): At<String>, call: Call) -> Result<Response, ApiError
     let source = source.ok_or_else(|| {
         ApiError::invalid_state("its source is gone, and with it who sent the request")
     })?;
+    if content.body.is_empty() && content.fetched.is_some() {
+        return Err(ApiError::invalid_state("nobody sent it: the server found it by itself"));
+    }
     let NewFixture { name } = call.body()?;
     check_name(&name)?;
     let fixture = Fixture {

@@ -83,6 +83,8 @@ struct EventView {
     status: &'static str,
     /// Whether its signature was checked.
     verified: bool,
+    /// Whether what was checked covers the body; some providers only send a token along.
+    body_signed: Option<bool>,
     /// What it is about: `provider:kind:id`.
     subject: Option<String>,
     /// What makes a repeat a duplicate.
@@ -252,6 +254,7 @@ async fn shown_row(
         event_type: event.event_type,
         status: status(event.route, work),
         verified: event.verified,
+        body_signed: source.as_ref().map(|live| event.verified && live.facts.signs_body),
         subject: event.subject,
         dedup_key: event.dedup_key,
         occurred_at: event.occurred_at,

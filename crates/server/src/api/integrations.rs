@@ -105,10 +105,13 @@ pub async fn status(At(platform): At<String>, call: Call) -> Result<Response, Ap
     let only = only(&call, &platform).await?;
     call.no_query()?;
     let own_address = reach_self(context).await;
-    let view = match only {
+    let mut view = match only {
         Some(id) => shown(context, &platform, id, own_address).await?,
         None => absent(context, &platform, own_address),
     };
+    if let Some(live) = find_live(context, only).await? {
+        view.error = setup::trouble(context, &live).await;
+    }
     Ok(once::json(StatusCode::OK, &view))
 }
 
@@ -219,6 +222,16 @@ async fn shown(
         error: setup::set_up_error(context, &live),
         self_webhook,
     })
+}
+
+async fn find_live(
+    context: &Context,
+    id: Option<SourceId>,
+) -> Result<Option<Arc<LiveSource>>, ApiError> {
+    match id {
+        Some(id) => Ok(context.directory.source(id).await?),
+        None => Ok(None),
+    }
 }
 
 /// A platform without a source.

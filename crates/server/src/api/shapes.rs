@@ -269,6 +269,9 @@ pub struct Envelope {
     provider_request_id: Option<String>,
     /// Whether its signature was checked.
     verified: bool,
+    /// Whether what was checked covers the body; some providers only send a token along. Unknown once the source is
+    /// gone.
+    body_signed: Option<bool>,
     /// Who did it.
     actor: Option<Actor>,
     /// What it was done to.

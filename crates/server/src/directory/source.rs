@@ -170,13 +170,13 @@ impl LiveSource {
     }
 
     /// What a message does while its thread is busy. By default messages are merged where people wait for an
-    /// answer, unless the source puts its events in order by something else.
+    /// answer, and queued where they wait for one to each, unless the source puts its events in order by something
+    /// else.
     pub fn thread_policy(&self) -> ThreadPolicy {
         let config = &self.source.config;
-        let usual = match self.facts.priority == Priority::Interactive
-            && config.order_by.is_none()
-            && config.coalesce_by.is_none()
-        {
+        let talks = self.facts.priority == Priority::Interactive;
+        let usual = match talks && config.order_by.is_none() && config.coalesce_by.is_none() {
+            true if self.facts.answers_each => ThreadPolicy::Queue,
             true => ThreadPolicy::Merge,
             false => ThreadPolicy::Off,
         };

@@ -309,9 +309,11 @@ fn dedup_keys(passed: &Passed, mapped: &Mapped, part: Option<Part>) -> Vec<Dedup
     let first = first.map(|id| key(b"id:", &[id.as_bytes(), of_type.as_bytes()].concat()));
     let second = mapped.second_key.as_ref().map(|id| key(b"second:", id.as_bytes()));
     let place = part.map_or(Vec::new(), |part| part.index.to_be_bytes().to_vec());
-    // Where a time is signed, a captured request is known by its signature, and two events may say the same.
+    // Where a time is signed, a captured request is known by its signature, and two events may say the same, unless
+    // somebody asked for bodies to be compared.
+    let asked = live.source.config.dedup_body == Some(true);
     let captured = match passed.signature {
-        Some(signature) if mapped.dedup_key.is_some() => signature.to_be_bytes().to_vec(),
+        Some(signature) if mapped.dedup_key.is_some() && !asked => signature.to_be_bytes().to_vec(),
         _ => passed.hash.to_vec(),
     };
     let by_body = (mapped.dedup_key.is_none() || live.dedups_body())

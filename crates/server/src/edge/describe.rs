@@ -46,7 +46,7 @@ fn refusals(rows: &[(u16, &str)]) -> BTreeMap<String, RefOr<Response>> {
             .description(*about)
             .content("application/problem+json", body.build());
         let answer = match status {
-            503 => answer.header("Retry-After", seconds()),
+            429 | 503 => answer.header("Retry-After", seconds()),
             _ => answer,
         };
         (status.to_string(), answer.build().into())
@@ -67,6 +67,7 @@ impl IntoResponses for Refusals {
         refusals(&[
             (404, "There is no such source, it is disabled, or the sender's address is refused."),
             (415, "The body has a content encoding."),
+            (429, "More requests in a second than the source takes."),
             (503, "Nothing could be stored, or the source cannot verify yet: come again."),
         ])
     }

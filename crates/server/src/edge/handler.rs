@@ -98,6 +98,10 @@ pub async fn admit(
     match take_in(context, live, parts, body, sender, receipt.clone(), arrived).await {
         Ok((verdict, response)) => {
             count(context, live, verdict);
+            if verdict == Verdict::Handshake {
+                let receipt = NewReceipt { verdict, latency_us: micros(arrived), ..receipt };
+                context.rejections.leave(receipt, None);
+            }
             if verdict == Verdict::Accepted {
                 context.metrics.ack_seconds.observe(arrived.elapsed().as_secs_f64());
             }
@@ -204,7 +208,7 @@ async fn take_in(
     if let Some(prescribed) = live.provider.signed_handshake(&asked, &live.settings) {
         return Ok((Verdict::Handshake, answer::prescribed(prescribed)));
     }
-    let prescribed = live.provider.prescribed(&asked);
+    let prescribed = live.provider.prescribed(&asked, &live.settings);
     let hash = digest::digest(&digest::SHA256, &body);
     let passed = Passed {
         hash: hash.as_ref().try_into().expect("SHA-256 has 32 bytes"),

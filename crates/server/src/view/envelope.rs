@@ -40,6 +40,7 @@ pub fn envelope(
         "order_key": order_key,
         "provider_request_id": mapped.provider_request_id,
         "verified": event.verified,
+        "body_signed": source.map(|source| event.verified && source.facts.signs_body),
         "actor": mapped.actor,
         "subject": mapped.subject,
         "message": mapped.message,

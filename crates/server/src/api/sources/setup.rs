@@ -1,5 +1,7 @@
 //! Whether a source is ready, and registering it at its provider.
 
+use std::time::Duration;
+
 use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
@@ -14,9 +16,12 @@ use super::super::once;
 use super::{find, save};
 use crate::context::Context;
 use crate::directory::LiveSource;
-use crate::exchange::Halt;
+use crate::exchange::{self, Halt};
 use crate::registering::{self, webhook_url};
 use crate::schema;
+
+/// How long a provider has to say how a source stands.
+const STANDING_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether a source is ready.
 #[derive(Serialize, ToSchema)]
@@ -64,9 +69,23 @@ pub async fn status(At(id): At<String>, call: Call) -> Result<Response, ApiError
         webhook_url: webhook_url(&call.context, &live),
         missing_settings: live.missing(),
         expires_at: live.expires_at,
-        error: set_up_error(&call.context, &live),
+        error: trouble(&call.context, &live).await,
     };
     Ok(once::json(StatusCode::OK, &view))
+}
+
+/// What is wrong with a source's set-up, by the provider's word too where it can be asked.
+pub async fn trouble(context: &Context, live: &LiveSource) -> Option<String> {
+    if let Some(error) = set_up_error(context, live) {
+        return Some(error);
+    }
+    let mut exchange = live.provider.standing(&live.settings)?;
+    let asking = exchange::lead(context, live, exchange.as_mut());
+    match tokio::time::timeout(STANDING_PATIENCE, asking).await {
+        Ok(Ok(trouble)) => trouble,
+        Ok(Err(halt)) => Some(format!("{} could not be asked: {halt}", live.facts.label)),
+        Err(_) => Some(format!("{} did not answer in time", live.facts.label)),
+    }
 }
 
 /// What is wrong with a source's set-up, although nothing is missing.
