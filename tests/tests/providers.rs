@@ -29,7 +29,7 @@ async fn every_provider_is_accepted_once_and_read_back(database: Database) {
         let mapped = source.provider().map(&request.as_request(), source.settings());
         let mapped = mapped.expect("a mapping");
         let first = gateway.send_request(&request).await;
-        let prescribed = source.provider().prescribed(&request.as_request());
+        let prescribed = source.provider().prescribed(&request.as_request(), source.settings());
         let wanted = match &prescribed {
             Some(answer) => answer.status,
             None => facts.accepted_status,
@@ -366,6 +366,10 @@ async fn integration_post(gateway: &Gateway, api: &Api, path: &str) -> wakepost_
 async fn telegram() -> Receiver {
     Receiver::start(|seen| match seen.path.as_str() {
         "/bot7007:AAE/setWebhook" => Reply::new(200, json!({"ok": true, "result": true})),
+        "/bot7007:AAE/getMe" => Reply::new(200, json!({"ok": true, "result": {"id": 7007}})),
+        "/bot7007:AAE/getWebhookInfo" => {
+            Reply::new(200, json!({"ok": true, "result": {"url": "https://hooks.example"}}))
+        }
         _ => Reply::new(401, json!({"ok": false, "description": "Unauthorized"})),
     })
     .await
@@ -393,12 +397,18 @@ async fn a_set_up_registers_the_webhook_where_the_platform_has_a_call_for_it() {
     let told = telegram.seen("/bot7007:AAE/setWebhook")[1].json();
     assert_eq!(told["url"], format!("{}/integrations/telegram/webhook", gateway.url()));
 
+    let standing = format!("/sources/{}/status", source.id);
+    let status = api.get(&standing).await.is(200).json();
+    assert_eq!(status["error"], Value::Null, "Telegram has nothing to say against it");
+
     // What the platform says against it is told, and the bot's token is not.
     let settings = json!({"bot_token": "wrong", "api_url": telegram.url("")});
     api.patch(&format!("/sources/{}", source.id), json!({"settings": settings})).await.is(200);
     let refused = api.post(&path, json!({})).await.refuses(502, "registration_failed");
     assert!(refused.text("detail").contains("Unauthorized"));
     assert!(!refused.text("detail").contains("wrong"));
+    let error = api.get(&standing).await.is(200).text("error");
+    assert!(error.contains("Unauthorized") && !error.contains("wrong"), "{error}");
     // A tenant's operator cannot send this server to a private address.
     let acme = api.tenant("acme").await;
     let settings = json!({"bot_token": "7007:AAE", "api_url": telegram.url("")});

@@ -7,6 +7,7 @@ use wakepost_tests::{Database, Gateway, now, on_both};
 use crate::conversation::{Asked, INTERIM, are_the_text, gateway, long_text, source};
 
 on_both!(
+    a_message_for_good_is_not_written_over,
     the_promised_message_is_the_interim_one_and_then_the_first_part,
     a_first_part_in_doubt_is_written_again_in_place,
 );
@@ -78,4 +79,15 @@ async fn a_first_part_in_doubt_is_written_again_in_place(database: Database) {
     command.asked.sent(&command.gateway.admin()).await;
     command.holds(&text);
     assert_eq!(command.discord.calls("PATCH ").len(), 2);
+}
+
+async fn a_message_for_good_is_not_written_over(database: Database) {
+    let command = Command::start(database).await;
+    let kept = json!({"text": "Found three problems.", "update": false});
+    command.asked.lease.post("reply", kept).await.is(200);
+    command.asked.sent(&command.gateway.admin()).await;
+    command.asked.answered("All of them are fixed.").await;
+    command.asked.sent(&command.gateway.admin()).await;
+    let said: Vec<String> = command.said().into_iter().map(|message| message.content).collect();
+    assert_eq!(said, ["Found three problems.", "All of them are fixed."]);
 }

@@ -3,6 +3,7 @@
 mod conversation;
 mod discord;
 mod email;
+mod google_docs;
 mod slack;
 mod telegram;
 mod whatsapp;

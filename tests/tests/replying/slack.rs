@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use wakepost_tests::platform::{Fault, Platform, Slack, SlackMessage};
-use wakepost_tests::{Database, Gateway, now, on_both};
+use wakepost_tests::{Database, Event, Gateway, Source, now, on_both};
 
 use crate::conversation::{Asked, INTERIM, are_the_text, gateway, long_text, source};
 
@@ -14,6 +14,7 @@ on_both!(
     a_part_that_failed_before_it_was_posted_is_posted_again,
     a_part_in_doubt_is_looked_for_and_not_posted_again,
     a_kill_between_two_parts_repeats_and_loses_none,
+    a_conversation_from_the_mention_to_the_last_word,
 );
 
 const TOKEN: &str = "xoxb-1-2-abc";
@@ -133,4 +134,68 @@ async fn a_kill_between_two_parts_repeats_and_loses_none(database: Database) {
         thread.asked.sent(&thread.gateway.admin()).await;
         thread.holds(&text);
     }
+}
+
+/// Somebody mentions the agent in a thread.
+async fn mentioned(gateway: &Gateway, source: &Source, thread: &str, id: &str) -> String {
+    let body = json!({
+        "type": "event_callback", "event_id": id, "event_time": now().as_secs(),
+        "team_id": "T0ACME001", "api_app_id": "A0AGENT01",
+        "authorizations": [{"team_id": "T0ACME001", "user_id": "U0AGENT01", "is_bot": true}],
+        "event": {
+            "type": "app_mention", "channel": CHANNEL, "user": "U0ADA0001", "team": "T0ACME001",
+            "ts": format!("{}.{id}", now().as_secs()), "thread_ts": thread,
+            "text": format!("<@U0AGENT01> {id}"),
+        },
+    });
+    let body = body.to_string().into_bytes();
+    let event = Event { id: id.to_owned(), body, headers: Vec::new() };
+    gateway.send(source, &event).await.is(202).text("job_id")
+}
+
+async fn a_conversation_from_the_mention_to_the_last_word(database: Database) {
+    let (slack, mut gateway) = (Slack::start(TOKEN).await, gateway(database).await);
+    let settings = json!({"bot_token": TOKEN, "api_url": slack.url("/api")});
+    // Long enough for a busy machine to say two things in.
+    let fields = json!({"settings": settings, "backoff_s": [1, 1, 1, 1], "quiet_ms": 3000});
+    let source = gateway.admin().source_with("slack", fields).await;
+    let thread = format!("{}.100", now().as_secs());
+    slack.with(|slack| slack.hears(CHANNEL, &thread, "why did the build fail?"));
+
+    let first = mentioned(&gateway, &source, &thread, "200001").await;
+    assert_eq!(mentioned(&gateway, &source, &thread, "200002").await, first, "merged");
+    let lease = gateway.worker("agent").wait().await;
+    let said: Vec<&str> = lease.job["events"]
+        .as_array()
+        .expect("both messages")
+        .iter()
+        .map(|envelope| envelope["message"]["text"].as_str().expect("a text"))
+        .collect();
+    assert_eq!(said, ["200001", "200002"]);
+    let event_id = lease.job["envelope"]["event_id"].as_str().expect("an event").to_owned();
+    let asked = Asked { lease, event_id };
+    asked.interim().await;
+    asked.sent(&gateway.admin()).await;
+    let next = mentioned(&gateway, &source, &thread, "200003").await;
+    assert_ne!(next, first, "the agent is at work: the next job gathers");
+
+    // The last word is three parts: the first takes the interim message's place, and the server dies at the second.
+    let text = long_text(LONG);
+    slack.next_to(POST, Fault::Hangs);
+    asked.answered(&text).await;
+    slack.wait_for_calls(POST, 2).await;
+    gateway.restart().await;
+    asked.sent(&gateway.admin()).await;
+    let said = slack.with(|slack| slack.said(CHANNEL, &thread));
+    assert_eq!((said.len(), said[0].edits), (3, 1));
+    are_the_text(said.iter().map(|message| message.text.as_str()), &text);
+
+    let lease = gateway.worker("agent").wait().await;
+    assert_eq!(lease.job["id"], next);
+    let event_id = lease.job["envelope"]["event_id"].as_str().expect("an event").to_owned();
+    let asked = Asked { lease, event_id };
+    asked.answered("That too.").await;
+    asked.sent(&gateway.admin()).await;
+    let said = slack.with(|slack| slack.said(CHANNEL, &thread));
+    assert_eq!((said.len(), said[3].text.as_str()), (4, "That too."));
 }
