@@ -258,19 +258,18 @@ impl Sending<'_> {
             false => OnDoubt::Hold,
         };
         let in_doubt = state == Some(EffectState::Begun);
-        let (mut found, mut is_absent) = (None, false);
-        if in_doubt && on_doubt == OnDoubt::Hold {
+        // Unless it is looked up, what an earlier run did stays unknown, whatever becomes of this one's own try.
+        let still_in_doubt = in_doubt && on_doubt == OnDoubt::Execute;
+        let mut found = None;
+        if in_doubt && !still_in_doubt {
             match self.look_up(&outgoing).await {
-                Some(Came::Posted(id)) => found = Some(id),
-                Some(Came::Absent) => is_absent = true,
+                Some(Came::Posted(id)) => (found, on_doubt) = (Some(id), OnDoubt::Execute),
+                Some(Came::Absent) => on_doubt = OnDoubt::Execute,
                 Some(Came::Failed(failure)) if failure.retryable => return Ok(failed(failure)),
-                // The operator decides.
-                Some(Came::Failed(_)) | None => return self.begin(part, on_doubt).await,
+                // The operator decides, or has just done so.
+                Some(Came::Failed(_)) | None => {}
             }
-            on_doubt = OnDoubt::Execute;
         }
-        // What an earlier run did is as unknown as it was, whatever becomes of this one's own try.
-        let still_in_doubt = in_doubt && on_doubt == OnDoubt::Execute && !is_absent;
         match self.begin(part, on_doubt).await? {
             Going::On => {}
             over => return Ok(over),
@@ -283,8 +282,9 @@ impl Sending<'_> {
             Came::Posted(id) => self.commit(part, id).await,
             Came::Absent => self.abort(part, failure("it was not posted", true)).await,
             Came::Failed(failure) if failure.doubtful => self.doubt(part, &outgoing, failure).await,
-            Came::Failed(failure) if still_in_doubt && failure.retryable => Ok(failed(failure)),
-            Came::Failed(failure) if still_in_doubt => Ok(Going::Over(in_doubt_of(part, &failure))),
+            Came::Failed(failure) if still_in_doubt && !failure.replaced_is_gone => {
+                Ok(failed(failure))
+            }
             Came::Failed(failure) => self.abort(part, failure).await,
         }
     }

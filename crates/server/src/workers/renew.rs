@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use wakepost_store::Result;
 use wakepost_store::moves::Renewal;
 
@@ -13,8 +14,12 @@ use crate::registering::{self, webhook_url};
 pub const PERIOD: Duration = Duration::from_secs(1);
 /// How many it looks at.
 const BATCH: u32 = 20;
-/// How long a node has for one, and how long after a failure it is tried again.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How many it renews at once.
+const AT_ONCE: usize = 8;
+/// How long a node has for one.
+const PATIENCE: Duration = Duration::from_secs(45);
+/// How long after a failure it is tried again, by whichever node: later than the first has given up.
+const PAUSE: Duration = Duration::from_secs(60);
 
 /// One look.
 pub async fn tick(context: Arc<Context>) {
@@ -25,18 +30,20 @@ pub async fn tick(context: Arc<Context>) {
             return;
         }
     };
-    for renewal in due {
-        if context.stop.is_cancelled() {
-            return;
-        }
+    // A provider that does not answer must not keep the others' registrations from being renewed in time.
+    let renewing = stream::iter(due).for_each_concurrent(AT_ONCE, async |renewal| {
         if let Err(error) = renew(&context, renewal).await {
             tracing::warn!(%error, source = %renewal.source, "a registration could not be renewed");
         }
+    });
+    tokio::select! {
+        () = renewing => {}
+        () = context.stop.cancelled() => {}
     }
 }
 
 async fn renew(context: &Context, renewal: Renewal) -> Result<()> {
-    if !context.store.claim_renewal(renewal, PATIENCE).await? {
+    if !context.store.claim_renewal(renewal, PAUSE).await? {
         return Ok(());
     }
     // As it is now: another node may have renewed it a moment ago.

@@ -1,5 +1,7 @@
 //! Replies by mail.
 
+use std::time::Duration;
+
 use mail_parser::{MessageParser, MimeHeaders};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -7,6 +9,7 @@ use serde_json::{Value, json};
 use super::super::{MailTls, Mailed, Outgoing, OutgoingMail, ReplyError, ReplyStep};
 use super::{Platform, outgoing, same, sent};
 use crate::registry;
+use crate::testing::NOW;
 
 const SMTP: &[(&str, &str)] = &[
     ("from", "Acme Agent <agent@acme.example>"),
@@ -194,13 +197,26 @@ fn resend_sends_with_a_key_that_makes_it_repeatable() {
     );
     assert_eq!(mail["headers"]["In-Reply-To"], "<m1@corp.example>");
     assert_eq!(mail["headers"]["Message-ID"], "<job_1-0@acme.example>");
-    let again = resend()
-        .first(|part| Outgoing { now: part.now.after(std::time::Duration::from_secs(9)), ..part });
+    let again =
+        resend().first(|part| Outgoing { now: part.now.after(Duration::from_secs(9)), ..part });
     assert_eq!(call.body, again.body, "Resend refuses the key with another mail");
     let platform = resend();
     let request = platform.request.as_request();
     let part = outgoing(&request, &platform.settings, "Done.");
     assert!(platform.provider.replies().unwrap().is_repeatable(&part));
+}
+
+#[test]
+fn resend_is_asked_again_only_while_it_knows_the_key() {
+    let platform = resend();
+    let (request, replies) = (platform.request.as_request(), platform.provider.replies().unwrap());
+    let part = outgoing(&request, &platform.settings, "Done.");
+    let begun = |hours: u64| Outgoing {
+        begun_at: Some(NOW.before(Duration::from_secs(hours * 3600))),
+        ..part
+    };
+    assert!(replies.is_repeatable(&part) && replies.is_repeatable(&begun(22)));
+    assert!(!replies.is_repeatable(&begun(24)));
 }
 
 #[test]
