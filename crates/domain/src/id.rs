@@ -200,6 +200,10 @@ id!(
     /// One operator's action.
     AuditId, "aud"
 );
+id!(
+    /// One piece of bulk work.
+    OperationId, "op"
+);
 
 /// One durable thing to do. Its text needs the kind, which gives the prefix: `job_…`, `dlv_…`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

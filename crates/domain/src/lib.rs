@@ -27,6 +27,6 @@ pub mod time;
 pub mod transition;
 pub mod work;
 
-pub use id::{AuditId, EventId, KeyId, ReceiptId, RunId, SourceId, Ulid, WorkId};
+pub use id::{AuditId, EventId, KeyId, OperationId, ReceiptId, RunId, SourceId, Ulid, WorkId};
 pub use tenant::TenantId;
 pub use time::Timestamp;

@@ -35,6 +35,7 @@ pub const PLACES: &[&str] = &[
     "replay.before_commit",
     "wake.lost",
     "expand.before_position",
+    "operation.before_position",
     "retention.mid_batch",
     "migration.mid_step",
     "shutdown.mid_drain",

@@ -311,6 +311,22 @@ CREATE TABLE idempotency (
   expires_at bigint NOT NULL
 );
 
+-- Bulk work: what was asked for, and how far it is. It goes from the newest item to the oldest.
+CREATE TABLE operations (
+  id uuid PRIMARY KEY,
+  tenant int NOT NULL,
+  kind smallint NOT NULL,
+  asked text NOT NULL,                -- JSON
+  position uuid,                      -- the last item that was dealt with
+  matched bigint NOT NULL DEFAULT 0,
+  done bigint NOT NULL DEFAULT 0,
+  failed bigint NOT NULL DEFAULT 0,
+  turn int NOT NULL DEFAULT 0,       -- grows whenever a node takes it
+  busy_until bigint NOT NULL DEFAULT 0, -- until then a node has it
+  finished_at bigint
+);
+CREATE INDEX operations_open ON operations (busy_until) WHERE finished_at IS NULL;
+
 CREATE TABLE audit (
   id uuid PRIMARY KEY,
   tenant int,

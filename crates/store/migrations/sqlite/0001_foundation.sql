@@ -290,6 +290,22 @@ CREATE TABLE idempotency (
   expires_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Bulk work: what was asked for, and how far it is. It goes from the newest item to the oldest.
+CREATE TABLE operations (
+  id BLOB PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  asked TEXT NOT NULL,                -- JSON
+  position BLOB,                      -- the last item that was dealt with
+  matched INTEGER NOT NULL DEFAULT 0,
+  done INTEGER NOT NULL DEFAULT 0,
+  failed INTEGER NOT NULL DEFAULT 0,
+  turn INTEGER NOT NULL DEFAULT 0,       -- grows whenever a node takes it
+  busy_until INTEGER NOT NULL DEFAULT 0, -- until then a node has it
+  finished_at INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX operations_open ON operations (busy_until) WHERE finished_at IS NULL;
+
 CREATE TABLE audit (
   id BLOB PRIMARY KEY,
   tenant INTEGER,

@@ -322,6 +322,12 @@ macro_rules! conformance_list {
                 received_events_of_one_key_run_one_at_a_time_in_order_of_arrival,
                 events_of_one_key_from_two_nodes_at_once_have_one_head,
             ]
+            operating: [
+                an_operation_is_done_in_steps_and_then_over,
+                one_node_has_it_until_its_time_is_over,
+                an_operation_is_noted_once_under_an_idempotency_key,
+                another_tenants_operation_is_not_found,
+            ]
             following: [
                 a_success_makes_what_follows_it,
                 nothing_follows_a_run_that_did_not_succeed,

@@ -26,6 +26,7 @@ pub mod keys;
 pub mod leasing;
 mod list;
 pub mod once;
+pub mod operating;
 pub mod ordering;
 pub mod outliving;
 pub mod pruning;

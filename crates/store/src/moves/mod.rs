@@ -3,6 +3,7 @@
 mod accept;
 mod effects;
 mod fixtures;
+mod operations;
 mod queue;
 mod read;
 mod registration;
@@ -17,6 +18,7 @@ pub use accept::{
 };
 pub use effects::{Begin, BeginOutcome, EffectRow, Effects, Resolve};
 pub use fixtures::{Fixture, Fixtures};
+pub use operations::{Operation, OperationKind, OperationStep, Operations};
 pub use queue::{
     Cap, CapScope, ClaimLane, ClaimRequest, Claimed, Evidence, Expanded, Guard, Heartbeat,
     HeartbeatAnswer, Item, Progress, Queue, Settle, Settled,
@@ -40,6 +42,7 @@ pub trait Store:
     + WorkMoves
     + Settings
     + Fixtures
+    + Operations
     + Registrations
     + Reading
     + Upkeep
@@ -56,6 +59,7 @@ impl<T> Store for T where
         + WorkMoves
         + Settings
         + Fixtures
+        + Operations
         + Registrations
         + Reading
         + Upkeep

@@ -20,6 +20,7 @@ mod fixtures;
 mod hub;
 mod marks;
 mod migrate;
+mod operations;
 mod ordering;
 mod partitions;
 mod placing;

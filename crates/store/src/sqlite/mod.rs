@@ -12,6 +12,7 @@ mod conversing;
 mod effects;
 mod fixtures;
 mod migrate;
+mod operations;
 mod ordering;
 mod placing;
 mod prune;
