@@ -72,6 +72,8 @@ const ROUTES: &[(&str, &str, Need, &str)] = &[
     ("GET", "/sources/{id}/receipts", Read, ""),
     ("GET", "/sources/{id}/status", Read, ""),
     ("GET", "/inbox", Read, ""),
+    ("POST", "/inbox/replay", Operate, r#"{"filter":{},"note":"n","dry_run":true}"#),
+    ("GET", "/operations/{id}", Read, ""),
     ("GET", "/inbox/{event_id}", Read, ""),
     ("GET", "/inbox/{event_id}/raw", Read, ""),
     ("GET", "/inbox/{event_id}/headers", Read, ""),
@@ -130,6 +132,7 @@ fn nowhere(path: &str) -> String {
     let nil = "00000000000000000000000000";
     let id = match path {
         _ if path.starts_with("/keys") => format!("key_{nil}"),
+        _ if path.starts_with("/operations") => format!("op_{nil}"),
         _ if path.starts_with("/sources") => format!("src_{nil}"),
         _ => format!("job_{nil}"),
     };
@@ -217,6 +220,7 @@ struct Estate {
     dead: String,
     held: String,
     key: String,
+    operation: String,
 }
 
 impl Estate {
@@ -239,12 +243,15 @@ impl Estate {
         let fixture = format!("/inbox/{}/fixture", sent.text("event_id"));
         api.post(&fixture, json!({"name": "theirs"})).await.is(201);
         let key = api.post("/keys", json!({"name": "k", "role": "viewer"})).await.is(201);
+        let counted = json!({"filter": {}, "note": "how many are there?", "dry_run": true});
+        let operation = api.post("/inbox/replay", counted).await.is(202).text("operation_id");
         Estate {
             event: sent.text("event_id"),
             running: running.id().to_owned(),
             token: running.token().to_owned(),
             source: source.id,
             key: key.text("id"),
+            operation,
             dead,
             held,
             api,
@@ -255,6 +262,7 @@ impl Estate {
     fn path(&self, path: &str) -> String {
         let id = match path {
             _ if path.starts_with("/keys") => &self.key,
+            _ if path.starts_with("/operations") => &self.operation,
             _ if path.starts_with("/sources") => &self.source,
             _ if path.starts_with("/dead-letters") => &self.dead,
             "/jobs/{id}/replay" => &self.dead,

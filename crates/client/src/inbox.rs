@@ -257,6 +257,45 @@ pub struct InboxQuery {
     pub cursor: Option<String>,
 }
 
+/// Which events are run again, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct ReplayMany {
+    /// Which: the same names as the list has.
+    pub filter: serde_json::Map<String, Value>,
+    /// Who, and why.
+    pub note: String,
+    /// `same`: what happened is skipped; `fresh`: everything may happen again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    /// Only count them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<bool>,
+}
+
+/// Bulk work that has begun.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct OperationBegun {
+    /// Its id.
+    pub operation_id: String,
+}
+
+/// How far bulk work is.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Operation {
+    /// Its id.
+    pub id: String,
+    /// What is done to each item.
+    pub kind: String,
+    /// `running` or `succeeded`.
+    pub status: String,
+    /// How many items fitted so far.
+    pub matched: u64,
+    /// To how many it was done.
+    pub done: u64,
+    /// To how many it could not be done.
+    pub failed: u64,
+}
+
 impl Client {
     /// `GET /inbox`
     pub fn list_inbox(&self, query: &InboxQuery) -> Call<Page<Event>> {
@@ -272,6 +311,16 @@ impl Client {
     pub async fn get_event_raw(&self, event_id: &str) -> Result<Bytes, Error> {
         let path = ["inbox", event_id, "raw"];
         self.call::<crate::Nothing>(get(&path)).bytes().await
+    }
+
+    /// `POST /inbox/replay`: many at once, each once.
+    pub fn replay_inbox(&self, replay: &ReplayMany) -> Call<OperationBegun> {
+        self.call(post(&["inbox", "replay"], replay))
+    }
+
+    /// `GET /operations/{id}`: how far bulk work is.
+    pub fn get_operation(&self, id: &str) -> Call<Operation> {
+        self.call(get(&["operations", id]))
     }
 
     /// `POST /inbox/{event_id}/replay`

@@ -38,7 +38,10 @@ pub use dead_letters::{DeadLetter, DeadLetterQuery};
 pub use effects::{Begun, Decision, Effect, NewEffect, OnDoubt};
 pub use error::{Error, FieldError, Problem};
 pub use fixtures::{Fixture, FixtureQuery, FixtureSending};
-pub use inbox::{Actor, Envelope, Event, Evidence, InboxQuery, Message, Receipt, Subject, Work};
+pub use inbox::{
+    Actor, Envelope, Event, Evidence, InboxQuery, Message, Operation, OperationBegun, Receipt,
+    ReplayMany, Subject, Work,
+};
 pub use jobs::{CancelOn, Job, JobLease, JobQuery, JobRun, NewJob, Replay, Replayed, Scope};
 pub use keys::{Key, KeyQuery, NewKey};
 pub use lease::{

@@ -17,6 +17,7 @@ pub mod listener;
 pub mod outbound;
 pub mod queue;
 pub mod registering;
+pub mod replays;
 pub mod replies;
 mod schema;
 pub mod self_webhook;

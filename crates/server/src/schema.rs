@@ -48,6 +48,7 @@ described! {
     KeyId: id(wakepost_domain::KeyId::PREFIX, "One API key: its name, not its secret.");
     ReceiptId: id(wakepost_domain::ReceiptId::PREFIX, "One request that was received.");
     AuditId: id(wakepost_domain::AuditId::PREFIX, "One operator's action.");
+    OperationId: id(wakepost_domain::OperationId::PREFIX, "One piece of bulk work.");
     JobId: id(Kind::Job.id_prefix(), "One job.");
     WorkId: id(
         &format!("({})", Kind::ALL.map(Kind::id_prefix).join("|")),

@@ -81,7 +81,7 @@ places! {
 /// Places that are no fault: `sqlite.sync` is the control of the power cuts.
 const CONTROLS: [&str; 1] = ["sqlite.sync"];
 /// Places that only a provider's stand-in leads to: `tests/expanding.rs` tries them.
-const ELSEWHERE: [&str; 1] = ["expand.before_position"];
+const ELSEWHERE: [&str; 2] = ["expand.before_position", "operation.before_position"];
 
 async fn try_place(database: Database, place: &'static str, usual: Act, nth: u32) {
     if place.starts_with("sqlite.") && database == Database::Postgres {

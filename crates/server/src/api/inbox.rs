@@ -8,55 +8,25 @@ use utoipa::ToSchema;
 use wakepost_domain::access::Right;
 use wakepost_domain::advice::{EffectCounts, next_action};
 use wakepost_domain::event::{Event, Route, status};
-use wakepost_domain::lane::LaneKey;
 use wakepost_domain::receipt::{Class, Compared, OurFault, Verdict};
 use wakepost_domain::tenant::Tenant;
-use wakepost_domain::work::{Priority, State, WorkKind};
+use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, ReceiptId, SourceId, Timestamp};
-use wakepost_store::moves::{EventFilter, EventRow, Page, ReceiptRow, ReplayFrom, WorkRow};
+use wakepost_store::moves::{EventFilter, EventRow, OperationKind, ReceiptRow, WorkRow};
 use wakepost_store::vault::Slot;
 
 use super::call::{At, Call};
 use super::describe::{self, Conflicting, Idempotent, Keyed, Missing};
 use super::error::ApiError;
 use super::once;
+use super::operations::{self, Begun};
 use super::page::{Listed, PageQuery, listed};
 use super::shapes::{Envelope, EventWork};
-use super::work::{self, ReplayBody, Replayed, counts, searched_thread};
+use super::work::{self, ReplayBody, Replayed, Scope, counts};
 use crate::context::Context;
+use crate::replays::{self, EventQuery, InboxReplay};
 use crate::schema;
 use crate::view::{Content, envelope};
-
-#[derive(Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-struct Filter {
-    /// Of this source.
-    #[param(value_type = Option<schema::SourceId>)]
-    source: Option<SourceId>,
-    /// Of this provider.
-    provider: Option<String>,
-    /// Of this type, or with this prefix if it ends with `*`.
-    #[serde(rename = "type")]
-    event_type: Option<String>,
-    /// With this status.
-    #[param(value_type = Option<schema::EventStatus>)]
-    status: Option<String>,
-    /// Of this conversation: the `thread_id` of its messages.
-    thread: Option<String>,
-    /// About this: `provider:kind:id`.
-    subject: Option<String>,
-    /// With this dedup key.
-    dedup_key: Option<String>,
-    /// Not received before.
-    #[param(value_type = Option<schema::Timestamp>)]
-    since: Option<Timestamp>,
-    /// Received before.
-    #[param(value_type = Option<schema::Timestamp>)]
-    until: Option<Timestamp>,
-    /// Whose id, type, subject or dedup key begins with this.
-    q: Option<String>,
-}
 
 /// An event.
 #[derive(Serialize, ToSchema)]
@@ -184,13 +154,13 @@ struct EvidenceView {
 /// Lists events.
 #[utoipa::path(
     get, path = "/inbox", operation_id = "list_inbox", tag = "inbox",
-    params(Filter, PageQuery, describe::Tenant),
+    params(EventQuery, PageQuery, describe::Tenant),
     responses((status = 200, description = "A page.", body = Listed<EventView>), Keyed, Missing)
 )]
 pub async fn list(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Read)?;
     let tenant = call.tenant().await?;
-    let (filter, page) = call.list::<Filter>()?;
+    let (filter, page) = call.list::<EventQuery>()?;
     let wanted = event_filter(&call.context, &tenant, filter).await?;
     let rows = call.context.store.events(tenant.id, wanted, page).await?;
     let last = rows.last().map(|row| row.event.id.0);
@@ -204,38 +174,21 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
 async fn event_filter(
     context: &Context,
     tenant: &Tenant,
-    filter: Filter,
+    query: EventQuery,
 ) -> Result<EventFilter, ApiError> {
-    if let Some(word) = filter.status.as_deref()
-        && State::from_word(word).is_none()
-        && !["ignored", "unmapped"].contains(&word)
-    {
-        return Err(ApiError::field("status", "is not a status"));
-    }
-    let sources = match (&filter.provider, filter.source) {
-        (None, None) => None,
-        (None, Some(source)) => Some(vec![source]),
-        (Some(provider), source) => {
-            let page = Page { before: None, limit: 10_000 };
-            let all = context.store.sources(tenant.id, page).await?;
-            let fits = all
-                .into_iter()
-                .filter(|record| record.provider == *provider)
-                .map(|record| record.id);
-            Some(fits.filter(|id| source.is_none_or(|wanted| wanted == *id)).collect())
+    check_query("status", &query)?;
+    Ok(query.resolve(context, tenant.id).await?)
+}
+
+fn check_query(field: &str, query: &EventQuery) -> Result<(), ApiError> {
+    match query.status.as_deref() {
+        Some(word)
+            if State::from_word(word).is_none() && !["ignored", "unmapped"].contains(&word) =>
+        {
+            Err(ApiError::field(field, "is not a status"))
         }
-    };
-    Ok(EventFilter {
-        sources,
-        event_type: filter.event_type,
-        status: filter.status,
-        subject: filter.subject,
-        thread: filter.thread.as_deref().map(searched_thread),
-        dedup_key: filter.dedup_key,
-        since: filter.since,
-        until: filter.until,
-        prefix: filter.q.filter(|text| !text.is_empty()),
-    })
+        _ => Ok(()),
+    }
 }
 
 async fn shown_row(
@@ -478,37 +431,46 @@ pub async fn replay(At(id): At<String>, call: Call) -> Result<Response, ApiError
     call.need(Right::Operate)?;
     let tenant = call.tenant().await?;
     let event = find(&call, &tenant, &id).await?;
-    let work = call.context.store.work_of_event(tenant.id, event.id).await?;
-    let from = match work.iter().rfind(|row| row.kind == WorkKind::Job) {
-        Some(latest) => ReplayFrom::Work(latest.id),
-        None => {
-            let source = call.context.directory.source(event.source).await?;
-            let key = LaneKey {
-                tenant: tenant.id,
-                kind: WorkKind::Job,
-                priority: source.map_or(Priority::Webhook, |live| live.priority()),
-                origin: Some(event.source.0),
-                name: event.event_type.clone(),
-                executor: None,
-            };
-            let key = match announces(&call, &event).await? {
-                true => key.before_expansion(),
-                false => key,
-            };
-            ReplayFrom::Event(event.id, call.context.directory.lane(key).await?.id)
-        }
-    };
+    let from = replays::of_event(&call.context, &event).await?;
     work::replay(&call, &tenant, from, event.id.to_string()).await
 }
 
-/// Whether an event without a job has still to be fetched.
-async fn announces(call: &Call, event: &Event) -> Result<bool, ApiError> {
-    let source = call.context.directory.source(event.source).await?;
-    let (Some(live), Some(content)) = (source, content(call, event).await?) else {
-        return Ok(false);
+/// Which events are run again, and why.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ManyBody {
+    /// Which events: the same names as the list has. Empty: all that were received so far.
+    filter: EventQuery,
+    /// Who, and why.
+    #[schema(value_type = schema::Note)]
+    note: String,
+    /// Whether committed effects are skipped (`same`, the default) or may happen again (`fresh`).
+    scope: Option<Scope>,
+    /// Only count them.
+    dry_run: Option<bool>,
+}
+
+/// Runs the jobs of many events once more, each once however often this is interrupted.
+///
+/// Of those that were received so far. What runs, or was replayed already, counts as failed.
+#[utoipa::path(
+    post, path = "/inbox/replay", operation_id = "replay_inbox", tag = "inbox",
+    params(describe::Tenant, Idempotent), request_body = ManyBody,
+    responses((status = 202, description = "It is under way.", body = Begun), Keyed, Missing, Conflicting)
+)]
+pub async fn replay_many(call: Call) -> Result<Response, ApiError> {
+    call.need(Right::Operate)?;
+    let tenant = call.tenant().await?;
+    let ManyBody { filter, note, scope, dry_run } = call.body()?;
+    work::check_note(&note)?;
+    check_query("filter.status", &filter)?;
+    let asked = InboxReplay {
+        filter,
+        note: note.clone(),
+        fresh_scope: scope.unwrap_or_default() == Scope::Fresh,
+        dry_run: dry_run.unwrap_or_default(),
+        actor: call.caller.name.clone(),
     };
-    let events = live.provider.map(&content.as_request(), &live.settings).unwrap_or_default();
-    let part = event.part.map_or(0, |part| usize::from(part.index));
-    let announces = |mapped| live.provider.announces(mapped).is_some();
-    Ok(content.fetched.is_none() && events.get(part).is_some_and(announces))
+    let asked = serde_json::to_string(&asked).expect("what was asked is plain data");
+    operations::begin(&call, &tenant, OperationKind::InboxReplay, asked, "inbox.replay", note).await
 }

@@ -30,8 +30,9 @@ use super::shapes::{MadeJobs, Work, WorkWhole};
 use super::sources::check_executor;
 use super::work::{
     self, Moved, ReplayBody, Replayed, check_attempts, check_document, check_key, check_name,
-    check_note, find, or_conflict, searched_thread,
+    check_note, find, or_conflict,
 };
+use crate::replays::searched_thread;
 use crate::schema;
 
 /// How long a job's dedup key blocks a second one.

@@ -21,6 +21,7 @@ mod lease;
 mod many;
 mod once;
 mod openapi;
+mod operations;
 mod page;
 mod process_task;
 mod providers;
@@ -82,6 +83,8 @@ fn routes() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(sources::setup::set_up))
         .routes(routes!(sources::testing::test))
         .routes(routes!(inbox::list))
+        .routes(routes!(inbox::replay_many))
+        .routes(routes!(operations::show))
         .routes(routes!(inbox::show))
         .routes(routes!(inbox::raw))
         .routes(routes!(inbox::headers))

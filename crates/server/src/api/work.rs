@@ -9,13 +9,14 @@ use wakepost_domain::tenant::Tenant;
 use wakepost_domain::transition::{self, Move};
 use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId, limits};
-use wakepost_store::moves::{EffectRow, Once, Replay, ReplayFrom, WorkRow};
+use wakepost_store::moves::{EffectRow, ReplayFrom, WorkRow};
 use wakepost_store::vault::{Slot, TenantKey};
 
 use super::call::Call;
 use super::error::ApiError;
 use super::once;
 use crate::context::Context;
+use crate::replays::{self, Wish};
 use crate::schema;
 use crate::tokens::idempotency_key;
 use crate::view::{WorkView, open_json, work_view};
@@ -112,11 +113,6 @@ pub async fn find(context: &Context, tenant: TenantId, id: &str) -> Result<WorkR
     let id = kind.and_then(|kind| WorkId::parse(id, kind).ok()).ok_or_else(ApiError::not_found)?;
     let row = context.store.work(tenant, id).await?.ok_or_else(ApiError::not_found)?;
     if Some(row.kind) == kind { Ok(row) } else { Err(ApiError::not_found()) }
-}
-
-/// A thread's id as far as events can be searched by it.
-pub fn searched_thread(thread: &str) -> String {
-    limits::truncate(thread, limits::THREAD_BYTES_MAX).to_owned()
 }
 
 /// Views of rows, without details.
@@ -279,35 +275,25 @@ pub async fn replay(
 ) -> Result<axum::response::Response, ApiError> {
     let context = &call.context;
     let id = WorkId(context.new_id());
-    let (body, kind, lane, input) = match from {
-        ReplayFrom::Event(_, lane) => (replay_body(call)?, WorkKind::Job, lane, None),
+    let (body, kind) = match from {
+        ReplayFrom::Event(..) => (replay_body(call)?, WorkKind::Job),
         ReplayFrom::Work(old) => {
             let row = context.store.work(tenant.id, old).await?.ok_or_else(ApiError::not_found)?;
             let body = replay_body(call).map_err(|refusal| or_not_finished(&row, refusal))?;
-            (body, row.kind, row.lane, reseal_input(context, tenant.id, old, id).await?)
+            (body, row.kind)
         }
     };
-    let lane = context.directory.lanes(&[lane]).await?.pop().ok_or_else(ApiError::not_found)?;
     let answer = Replayed { job_id: id.text(kind), status: State::Pending };
     let once = call.once(tenant.id, http::StatusCode::ACCEPTED, &answer).await?;
-    let request = Replay {
+    let wish = Wish {
         tenant: tenant.id,
         from,
         id,
         fresh_scope: body.scope.unwrap_or_default() == Scope::Fresh,
-        input,
-        max_attempts: context.directory.max_attempts(&lane, None).await?,
         audit: call.audit(Some(tenant.id), "work.replay", target, Some(body.note)),
     };
-    let made = context.store.replay(request, once).await;
-    let stored = match &made {
-        Ok(made) => matches!(made, Once::Now(_)),
-        Err(error) => error.is_unknown(),
-    };
-    if stored {
-        context.queue.hint(&lane, 1).await;
-    }
-    call.answer_once(tenant.id, made?, |_| once::json(http::StatusCode::ACCEPTED, &answer)).await
+    let made = replays::make(context, wish, once).await?;
+    call.answer_once(tenant.id, made, |_| once::json(http::StatusCode::ACCEPTED, &answer)).await
 }
 
 fn replay_body(call: &Call) -> Result<ReplayBody, ApiError> {
@@ -323,20 +309,4 @@ fn or_not_finished(row: &WorkRow, refusal: ApiError) -> ApiError {
         true => refusal,
         false => ApiError::invalid_state("it is not finished, or it was replayed already"),
     }
-}
-
-/// A record is bound to its row, so a new item needs its own.
-async fn reseal_input(
-    context: &Context,
-    tenant: TenantId,
-    old: WorkId,
-    new: WorkId,
-) -> Result<Option<wakepost_store::vault::Sealed>, ApiError> {
-    let states = context.store.job_states(vec![old]).await?;
-    let Some(record) = states.into_iter().next().and_then(|(_, state)| state.input) else {
-        return Ok(None);
-    };
-    let key = context.vault.key(tenant).await?;
-    let plain = key.open(Slot::Input(old), &record)?;
-    Ok(Some(key.seal(Slot::Input(new), &plain)))
 }

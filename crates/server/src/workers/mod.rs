@@ -3,6 +3,7 @@
 pub mod fire;
 pub mod housekeeping;
 pub mod hub;
+pub mod operations;
 pub mod push;
 pub mod renew;
 pub mod rescue;
@@ -24,6 +25,7 @@ pub fn start(context: &Arc<Context>, tracker: &TaskTracker) {
     every(context, tracker, timers::RESYNC_PERIOD, timers::resync_tick);
     every(context, tracker, rescue::PERIOD, rescue::tick);
     every(context, tracker, renew::PERIOD, renew::tick);
+    every(context, tracker, operations::PERIOD, operations::tick);
     every(context, tracker, retention::PERIOD, retention::tick);
     every(context, tracker, housekeeping::PERIOD, housekeeping::tick);
     every(context, tracker, fire::SWEEP_PERIOD, fire::sweep_tick);

@@ -1,0 +1,197 @@
+//! Replays: what ran is run again, and what never had work gets its first. One at a time, or many by a filter.
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use wakepost_domain::event::Event;
+use wakepost_domain::lane::LaneKey;
+use wakepost_domain::work::{Priority, WorkKind};
+use wakepost_domain::{SourceId, TenantId, Timestamp, WorkId, limits};
+use wakepost_store::moves::{AuditEntry, EventFilter, Idempotency, Once, Page, Replay, ReplayFrom};
+use wakepost_store::vault::{Sealed, Slot};
+use wakepost_store::{Result, StoreError};
+
+use crate::context::Context;
+use crate::schema;
+use crate::view::Content;
+
+/// Which events.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+#[schema(as = EventFilter)]
+pub struct EventQuery {
+    /// Of this source.
+    #[param(value_type = Option<schema::SourceId>)]
+    #[schema(value_type = Option<schema::SourceId>)]
+    pub source: Option<SourceId>,
+    /// Of this provider.
+    pub provider: Option<String>,
+    /// Of this type, or with this prefix if it ends with `*`.
+    #[serde(rename = "type")]
+    pub event_type: Option<String>,
+    /// With this status.
+    #[param(value_type = Option<schema::EventStatus>)]
+    #[schema(value_type = Option<schema::EventStatus>)]
+    pub status: Option<String>,
+    /// Of this conversation: the `thread_id` of its messages.
+    pub thread: Option<String>,
+    /// About this: `provider:kind:id`.
+    pub subject: Option<String>,
+    /// With this dedup key.
+    pub dedup_key: Option<String>,
+    /// Not received before.
+    #[param(value_type = Option<schema::Timestamp>)]
+    #[schema(value_type = Option<schema::Timestamp>)]
+    pub since: Option<Timestamp>,
+    /// Received before.
+    #[param(value_type = Option<schema::Timestamp>)]
+    #[schema(value_type = Option<schema::Timestamp>)]
+    pub until: Option<Timestamp>,
+    /// Whose id, type, subject or dedup key begins with this.
+    pub q: Option<String>,
+}
+
+impl EventQuery {
+    /// The same, as the store is asked.
+    pub async fn resolve(self, context: &Context, tenant: TenantId) -> Result<EventFilter> {
+        let sources = match (&self.provider, self.source) {
+            (None, None) => None,
+            (None, Some(source)) => Some(vec![source]),
+            (Some(provider), source) => {
+                let page = Page { before: None, limit: 10_000 };
+                let all = context.store.sources(tenant, page).await?.into_iter();
+                let fits = all.filter(|record| record.provider == *provider);
+                let fits = fits.map(|record| record.id);
+                Some(fits.filter(|id| source.is_none_or(|wanted| wanted == *id)).collect())
+            }
+        };
+        Ok(EventFilter {
+            sources,
+            event_type: self.event_type,
+            status: self.status,
+            subject: self.subject,
+            thread: self.thread.as_deref().map(searched_thread),
+            dedup_key: self.dedup_key,
+            since: self.since,
+            until: self.until,
+            prefix: self.q.filter(|text| !text.is_empty()),
+        })
+    }
+}
+
+/// A thread's id as far as events can be searched by it.
+pub fn searched_thread(thread: &str) -> String {
+    limits::truncate(thread, limits::THREAD_BYTES_MAX).to_owned()
+}
+
+/// What was asked for, for many events.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct InboxReplay {
+    /// Which.
+    pub filter: EventQuery,
+    /// Who, and why.
+    pub note: String,
+    /// Whether committed effects may happen again.
+    pub fresh_scope: bool,
+    /// Whether they are only counted.
+    pub dry_run: bool,
+    /// Which key asked.
+    pub actor: String,
+}
+
+/// One replay.
+pub struct Wish {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// What it starts from.
+    pub from: ReplayFrom,
+    /// The new item's id.
+    pub id: WorkId,
+    /// Whether committed effects may happen again.
+    pub fresh_scope: bool,
+    /// Who replays, and why.
+    pub audit: AuditEntry,
+}
+
+/// What a replay of an event starts from: its latest job, or itself if it never had one.
+pub async fn of_event(context: &Context, event: &Event) -> Result<ReplayFrom> {
+    let work = context.store.work_of_event(event.tenant, event.id).await?;
+    if let Some(latest) = work.iter().rfind(|row| row.kind == WorkKind::Job) {
+        return Ok(ReplayFrom::Work(latest.id));
+    }
+    let source = context.directory.source(event.source).await?;
+    let key = LaneKey {
+        tenant: event.tenant,
+        kind: WorkKind::Job,
+        priority: source.map_or(Priority::Webhook, |live| live.priority()),
+        origin: Some(event.source.0),
+        name: event.event_type.clone(),
+        executor: None,
+    };
+    let key = match announces(context, event).await? {
+        true => key.before_expansion(),
+        false => key,
+    };
+    Ok(ReplayFrom::Event(event.id, context.directory.lane(key).await?.id))
+}
+
+/// Whether an event without a job has still to be fetched.
+async fn announces(context: &Context, event: &Event) -> Result<bool> {
+    let source = context.directory.source(event.source).await?;
+    let record = context.store.contents(vec![event.body()]).await?.pop();
+    let (Some(live), Some((body, record))) = (source, record) else {
+        return Ok(false);
+    };
+    let content = Content::decode(&live.key.open(Slot::Content(body), &record)?)?;
+    let events = live.provider.map(&content.as_request(), &live.settings).unwrap_or_default();
+    let part = event.part.map_or(0, |part| usize::from(part.index));
+    let announces = |mapped| live.provider.announces(mapped).is_some();
+    Ok(content.fetched.is_none() && events.get(part).is_some_and(announces))
+}
+
+/// Makes a new item in the place of a finished one, or an event's first, and tells the queue.
+pub async fn make(
+    context: &Context,
+    wish: Wish,
+    once: Option<Idempotency>,
+) -> Result<Once<WorkId>> {
+    let Wish { tenant, from, id, fresh_scope, audit } = wish;
+    let (lane, input) = match from {
+        ReplayFrom::Event(_, lane) => (lane, None),
+        ReplayFrom::Work(old) => {
+            let row = context.store.work(tenant, old).await?.ok_or(StoreError::NotFound)?;
+            (row.lane, reseal_input(context, tenant, old, id).await?)
+        }
+    };
+    let lane = context.directory.lanes(&[lane]).await?.pop().ok_or(StoreError::NotFound)?;
+    let max_attempts = context.directory.max_attempts(&lane, None).await?;
+    let request = Replay { tenant, from, id, fresh_scope, input, max_attempts, audit };
+    let made = context.store.replay(request, once).await;
+    let stored = match &made {
+        Ok(made) => matches!(made, Once::Now(_)),
+        Err(error) => error.is_unknown(),
+    };
+    if stored {
+        context.queue.hint(&lane, 1).await;
+    }
+    Ok(match made? {
+        Once::Now((work, _)) => Once::Now(work),
+        Once::Before(before) => Once::Before(before),
+    })
+}
+
+/// A record is bound to its row, so a new item needs its own.
+async fn reseal_input(
+    context: &Context,
+    tenant: TenantId,
+    old: WorkId,
+    new: WorkId,
+) -> Result<Option<Sealed>> {
+    let states = context.store.job_states(vec![old]).await?;
+    let Some(record) = states.into_iter().next().and_then(|(_, state)| state.input) else {
+        return Ok(None);
+    };
+    let key = context.vault.key(tenant).await?;
+    let plain = key.open(Slot::Input(old), &record)?;
+    Ok(Some(key.seal(Slot::Input(new), &plain)))
+}
