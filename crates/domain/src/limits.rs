@@ -50,6 +50,8 @@ pub const PAGE_MAX: u32 = 500;
 pub const ATTEMPTS_MAX: u32 = 100;
 /// How long after asking a running job to stop it is cancelled for it.
 pub const CANCEL_PATIENCE: Duration = Duration::from_secs(30);
+/// How many may listen to the inbox of one node at once.
+pub const STREAMS_MAX: usize = 100;
 /// Requests that a tenant may keep as fixtures.
 pub const FIXTURES_PER_TENANT_MAX: i64 = 200;
 /// Lanes a tenant may have by name; jobs of further names share one lane.

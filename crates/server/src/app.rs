@@ -8,12 +8,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wakepost_domain::access::{Key, Reach, Role};
 use wakepost_domain::ports::{Clock, Entropy};
-use wakepost_domain::{AuditId, KeyId, TenantId, Ulid};
+use wakepost_domain::{AuditId, KeyId, TenantId, Ulid, limits};
 use wakepost_store::moves::{AuditEntry, KeyRecord, Ledger, Once};
 use wakepost_store::postgres::{Postgres, PostgresOptions};
 use wakepost_store::sqlite::{Drive, Durability, Sqlite};
@@ -101,6 +101,7 @@ impl App {
             ledger,
             client: Arc::new(client),
             mailer,
+            streams: Arc::new(Semaphore::new(limits::STREAMS_MAX)),
             metrics: Metrics::default(),
             last_id: Mutex::new(Ulid::MIN),
             used_keys: Mutex::new(HashMap::new()),

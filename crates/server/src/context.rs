@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wakepost_domain::ports::{Clock, Entropy};
@@ -71,6 +72,8 @@ pub struct Context {
     pub places: Arc<Places>,
     /// What a stop waits for.
     pub tasks: TaskTracker,
+    /// Places for those who listen to the inbox.
+    pub streams: Arc<Semaphore>,
     /// The other nodes.
     pub hub: Arc<dyn Hub>,
     /// What is counted.

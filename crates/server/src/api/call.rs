@@ -160,6 +160,14 @@ impl Call {
         Ok((filter, self.query::<PageQuery>(of_page)?.page()?))
     }
 
+    /// The query in two parts, the second with these names. An unknown parameter is refused.
+    pub fn two<T: DeserializeOwned, U: DeserializeOwned>(
+        &self,
+        of_second: impl Fn(&str) -> bool,
+    ) -> Result<(T, U), ApiError> {
+        Ok((self.query(|name| !of_second(name))?, self.query(of_second)?))
+    }
+
     /// Refuses any parameter but `tenant`.
     pub fn no_query(&self) -> Result<(), ApiError> {
         self.query::<Nothing>(|_| true).map(|_| ())

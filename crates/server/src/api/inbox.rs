@@ -31,7 +31,7 @@ use crate::view::{Content, envelope};
 /// An event.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Event)]
-struct EventView {
+pub struct EventView {
     /// Its id.
     #[schema(value_type = schema::EventId)]
     id: EventId,
@@ -171,7 +171,7 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
     Ok(once::json(StatusCode::OK, &listed(shown, last, page.limit)))
 }
 
-async fn event_filter(
+pub async fn event_filter(
     context: &Context,
     tenant: &Tenant,
     query: EventQuery,
@@ -191,7 +191,7 @@ fn check_query(field: &str, query: &EventQuery) -> Result<(), ApiError> {
     }
 }
 
-async fn shown_row(
+pub async fn shown_row(
     context: &Context,
     tenant: &Tenant,
     row: EventRow,

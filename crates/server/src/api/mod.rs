@@ -28,6 +28,7 @@ mod providers;
 mod replies;
 mod shapes;
 mod sources;
+mod stream;
 mod tenants;
 mod ticket;
 mod upkeep;
@@ -84,6 +85,7 @@ fn routes() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(sources::testing::test))
         .routes(routes!(inbox::list))
         .routes(routes!(inbox::replay_many))
+        .routes(routes!(stream::stream))
         .routes(routes!(operations::show))
         .routes(routes!(inbox::show))
         .routes(routes!(inbox::raw))

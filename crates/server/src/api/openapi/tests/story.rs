@@ -142,6 +142,7 @@ async fn receiving(world: &mut World) {
     let query = "/inbox?type=issues.*&since=2020-01-01T00:00:00Z";
     assert_eq!(world.get(query).await["data"][0]["id"], id);
     assert_eq!(world.get("/inbox?status=succeeded").await["data"], json!([]));
+    world.get("/inbox/stream?type=issues.*&for_s=0").await;
     let many = json!({"filter": {"type": "issues.*"}, "note": "Ada: all", "dry_run": true});
     let begun = world.post("/inbox/replay", many, 202).await;
     world.get(&format!("/operations/{}", begun["operation_id"].as_str().unwrap())).await;
