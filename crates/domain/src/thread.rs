@@ -15,6 +15,11 @@ pub const QUIET_CAP: Duration = Duration::from_secs(10);
 /// How long the agent counts as taking part in a thread after the last job of it.
 pub const KNOWN_FOR: Duration = Duration::from_secs(90 * 24 * 3600);
 
+/// A thread's id as far as events are found by it.
+pub fn searched(thread_id: &str) -> String {
+    limits::truncate(thread_id, limits::THREAD_BYTES_MAX).to_owned()
+}
+
 /// What a message does that arrives while its thread is busy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

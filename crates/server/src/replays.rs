@@ -5,7 +5,7 @@ use utoipa::{IntoParams, ToSchema};
 use wakepost_domain::event::Event;
 use wakepost_domain::lane::LaneKey;
 use wakepost_domain::work::{Priority, WorkKind};
-use wakepost_domain::{SourceId, TenantId, Timestamp, WorkId, limits};
+use wakepost_domain::{SourceId, TenantId, Timestamp, WorkId, thread};
 use wakepost_store::moves::{AuditEntry, EventFilter, Idempotency, Once, Page, Replay, ReplayFrom};
 use wakepost_store::vault::{Sealed, Slot};
 use wakepost_store::{Result, StoreError};
@@ -70,18 +70,13 @@ impl EventQuery {
             event_type: self.event_type,
             status: self.status,
             subject: self.subject,
-            thread: self.thread.as_deref().map(searched_thread),
+            thread: self.thread.as_deref().map(thread::searched),
             dedup_key: self.dedup_key,
             since: self.since,
             until: self.until,
             prefix: self.q.filter(|text| !text.is_empty()),
         })
     }
-}
-
-/// A thread's id as far as events can be searched by it.
-pub fn searched_thread(thread: &str) -> String {
-    limits::truncate(thread, limits::THREAD_BYTES_MAX).to_owned()
 }
 
 /// What was asked for, for many events.
@@ -138,11 +133,9 @@ pub async fn of_event(context: &Context, event: &Event) -> Result<ReplayFrom> {
 /// Whether an event without a job has still to be fetched.
 async fn announces(context: &Context, event: &Event) -> Result<bool> {
     let source = context.directory.source(event.source).await?;
-    let record = context.store.contents(vec![event.body()]).await?.pop();
-    let (Some(live), Some((body, record))) = (source, record) else {
+    let (Some(live), Some(content)) = (source, Content::of(context, event).await?) else {
         return Ok(false);
     };
-    let content = Content::decode(&live.key.open(Slot::Content(body), &record)?)?;
     let events = live.provider.map(&content.as_request(), &live.settings).unwrap_or_default();
     let part = event.part.map_or(0, |part| usize::from(part.index));
     let announces = |mapped| live.provider.announces(mapped).is_some();

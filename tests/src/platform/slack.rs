@@ -62,6 +62,11 @@ impl Slack {
         });
     }
 
+    /// Somebody deletes a message.
+    pub fn forgets(&mut self, channel: &str, ts: &str) {
+        self.channels.entry(channel.to_owned()).or_default().retain(|message| message.ts != ts);
+    }
+
     /// What the app said in a thread, in order.
     pub fn said(&self, channel: &str, thread_ts: &str) -> Vec<SlackMessage> {
         let messages = self.channels.get(channel).into_iter().flatten();

@@ -15,6 +15,7 @@ on_both!(
     a_part_in_doubt_is_looked_for_and_not_posted_again,
     a_kill_between_two_parts_repeats_and_loses_none,
     a_conversation_from_the_mention_to_the_last_word,
+    a_last_word_whose_place_is_gone_is_a_message_of_its_own_once,
 );
 
 const TOKEN: &str = "xoxb-1-2-abc";
@@ -134,6 +135,20 @@ async fn a_kill_between_two_parts_repeats_and_loses_none(database: Database) {
         thread.asked.sent(&thread.gateway.admin()).await;
         thread.holds(&text);
     }
+}
+
+async fn a_last_word_whose_place_is_gone_is_a_message_of_its_own_once(database: Database) {
+    let thread = Thread::start(database).await;
+    thread.asked.interim().await;
+    thread.asked.sent(&thread.gateway.admin()).await;
+    let interim = thread.said().pop().expect("the interim message");
+    thread.slack.with(|slack| slack.forgets(CHANNEL, &interim.ts));
+    // Posted, and the answer lost: it must be looked up, and not posted again.
+    thread.slack.next_to(POST, Fault::ClosesAfter);
+    thread.asked.answered("Done.").await;
+    thread.asked.sent(&thread.gateway.admin()).await;
+    let said: Vec<String> = thread.said().into_iter().map(|message| message.text).collect();
+    assert_eq!(said, ["Done."]);
 }
 
 /// Somebody mentions the agent in a thread.

@@ -89,7 +89,7 @@ pub async fn create(At(id): At<String>, call: Call) -> Result<Response, ApiError
     call.need(Right::Operate)?;
     let tenant = call.tenant().await?;
     let event = inbox::find(&call, &tenant, &id).await?;
-    let content = inbox::content(&call, &event).await?.ok_or_else(inbox::pruned)?;
+    let content = Content::of(&call.context, &event).await?.ok_or_else(inbox::pruned)?;
     let source = call.context.directory.source(event.source).await?;
     let source = source.ok_or_else(|| {
         ApiError::invalid_state("its source is gone, and with it who sent the request")

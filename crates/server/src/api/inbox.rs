@@ -13,7 +13,6 @@ use wakepost_domain::tenant::Tenant;
 use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, ReceiptId, SourceId, Timestamp};
 use wakepost_store::moves::{EventFilter, EventRow, OperationKind, ReceiptRow, WorkRow};
-use wakepost_store::vault::Slot;
 
 use super::call::{At, Call};
 use super::describe::{self, Conflicting, Idempotent, Keyed, Missing};
@@ -222,15 +221,6 @@ pub async fn find(call: &Call, tenant: &Tenant, id: &str) -> Result<Event, ApiEr
     call.context.store.event(tenant.id, id).await?.ok_or_else(ApiError::not_found)
 }
 
-/// What an event's request was, while it is kept.
-pub async fn content(call: &Call, event: &Event) -> Result<Option<Content>, ApiError> {
-    let Some((body, record)) = call.context.store.contents(vec![event.body()]).await?.pop() else {
-        return Ok(None);
-    };
-    let key = call.context.vault.key(event.tenant).await?;
-    Ok(Some(Content::decode(&key.open(Slot::Content(body), &record)?)?))
-}
-
 /// Shows one event and its whole story.
 #[utoipa::path(
     get, path = "/inbox/{event_id}", operation_id = "get_event", tag = "inbox",
@@ -243,7 +233,7 @@ pub async fn show(At(id): At<String>, call: Call) -> Result<Response, ApiError> 
     let event = find(&call, &tenant, &id).await?;
     call.no_query()?;
     let context = &call.context;
-    let content = content(&call, &event).await?;
+    let content = Content::of(&call.context, &event).await?;
     let source = context.directory.source(event.source).await?;
     let work = context.store.work_of_event(tenant.id, event.id).await?;
     let repeats = context.store.receipts(tenant.id, event.id).await?;
@@ -372,7 +362,7 @@ pub async fn raw(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Read)?;
     let tenant = call.tenant().await?;
     let event = find(&call, &tenant, &id).await?;
-    let content = content(&call, &event).await?.ok_or_else(pruned)?;
+    let content = Content::of(&call.context, &event).await?.ok_or_else(pruned)?;
     call.no_query()?;
     let mut response = content.body.into_response();
     let headers = response.headers_mut();
@@ -408,7 +398,7 @@ pub async fn headers(At(id): At<String>, call: Call) -> Result<Response, ApiErro
     call.need(Right::Read)?;
     let tenant = call.tenant().await?;
     let event = find(&call, &tenant, &id).await?;
-    let content = content(&call, &event).await?.ok_or_else(pruned)?;
+    let content = Content::of(&call.context, &event).await?.ok_or_else(pruned)?;
     call.no_query()?;
     let lines = content.headers.iter().map(|(name, value)| HeaderLine {
         name: name.to_string(),

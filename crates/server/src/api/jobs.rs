@@ -14,7 +14,7 @@ use wakepost_domain::lane::{LaneKey, OwnExecutor};
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::transition::Move;
 use wakepost_domain::work::{Priority, State, WorkKind};
-use wakepost_domain::{SourceId, Timestamp, WorkId, limits};
+use wakepost_domain::{SourceId, Timestamp, WorkId, limits, thread};
 use wakepost_store::StoreError;
 use wakepost_store::moves::{
     CancelOutcome, DedupKey, NewWork, Once, OrderKey, ReplayFrom, WorkFilter, WorkMeta, WorkRow,
@@ -32,7 +32,6 @@ use super::work::{
     self, Moved, ReplayBody, Replayed, check_attempts, check_document, check_key, check_name,
     check_note, find, or_conflict,
 };
-use crate::replays::searched_thread;
 use crate::schema;
 
 /// How long a job's dedup key blocks a second one.
@@ -317,7 +316,7 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
         source: filter.source,
         name: filter.kind,
         subject: filter.subject,
-        thread: filter.thread.as_deref().map(searched_thread),
+        thread: filter.thread.as_deref().map(thread::searched),
         ..WorkFilter::default()
     };
     let rows = call.context.store.work_list(tenant.id, wanted, page).await?;

@@ -11,7 +11,7 @@ use wakepost_domain::event::{Event, Part, Route};
 use wakepost_domain::lane::{Lane, LaneId, LaneKey};
 use wakepost_domain::receipt::{OurFault, Verdict};
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{EventId, ReceiptId, TenantId, Timestamp, WorkId, limits};
+use wakepost_domain::{EventId, ReceiptId, TenantId, Timestamp, WorkId, thread};
 use wakepost_providers::{Announces, Request};
 use wakepost_store::moves::{Accepted, DedupKey, NewEvent, NewJob, NewReceipt, SharedBody};
 use wakepost_store::vault::Slot;
@@ -245,9 +245,7 @@ fn route(live: &LiveSource, mapped: &Mapped) -> Route {
 
 fn event(passed: &Passed, id: EventId, part: Option<Part>, mapped: Mapped, route: Route) -> Event {
     let live = &passed.source;
-    let thread = mapped
-        .message
-        .map(|message| limits::truncate(&message.thread_id, limits::THREAD_BYTES_MAX).to_owned());
+    let thread = mapped.message.map(|message| thread::searched(&message.thread_id));
     let by_hash = || format!("sha256:{}", hex::encode(passed.hash));
     Event {
         id,

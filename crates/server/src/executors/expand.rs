@@ -12,7 +12,7 @@ use http::HeaderMap;
 use serde_json::json;
 use wakepost_domain::event::Event;
 use wakepost_domain::receipt::Verdict;
-use wakepost_domain::{ReceiptId, limits};
+use wakepost_domain::{ReceiptId, thread};
 use wakepost_providers::{Expanding, Expansion, Request};
 use wakepost_store::moves::{Expanded, NewReceipt};
 use wakepost_store::vault::Slot;
@@ -72,20 +72,18 @@ async fn expand(context: &Arc<Context>, item: &Pushed) -> Result<Finished> {
     let Some(live) = context.directory.source(event.source).await? else {
         return Ok(failed("its source is gone: nothing can be fetched".to_owned(), false));
     };
-    let Some((_, record)) = context.store.contents(vec![event.body()]).await?.pop() else {
+    let Some(content) = Content::of(context, &event).await? else {
         return Ok(failed("what announced it is no longer stored".to_owned(), false));
     };
-    let content = Content::decode(&live.key.open(Slot::Content(event.body()), &record)?)?;
     let after = context.directory.lane(lane.key.clone().after_expansion()).await?;
-    let thread = |fetched: &[u8]| {
+    let thread_of = |fetched: &[u8]| {
         let request = Request { fetched: Some(fetched), ..content.as_request() };
         let mapped = live.provider.map(&request, &live.settings).ok()?.into_iter().next()?;
-        let thread = mapped.message?.thread_id;
-        Some(limits::truncate(&thread, limits::THREAD_BYTES_MAX).to_owned())
+        Some(thread::searched(&mapped.message?.thread_id))
     };
     let whole = |fetched: &[u8], ignored| Finished::Expanded {
         expanded: Expanded {
-            thread: thread(fetched),
+            thread: thread_of(fetched),
             event: event.body(),
             content: live.key.seal(Slot::Content(event.body()), &content.encode_with(fetched)),
             lane: after.id,

@@ -131,11 +131,9 @@ impl Answering {
         let Some(live) = context.directory.source(event.source).await? else {
             return Ok(None);
         };
-        let body = event.body();
-        let Some((_, sealed)) = context.store.contents(vec![body]).await?.pop() else {
+        let Some(content) = Content::of(context, &event).await? else {
             return Ok(None);
         };
-        let content = Content::decode(&live.key.open(Slot::Content(body), &sealed)?)?;
         let part = event.part.map_or(0, |part| usize::from(part.index));
         Ok(Some(Answering { live, content, part }))
     }

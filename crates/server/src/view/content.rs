@@ -1,8 +1,12 @@
 //! A received request as it is stored: its headers, its body, and what was fetched because of it, in one record.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use wakepost_domain::event::Event;
 use wakepost_providers::Request;
+use wakepost_store::vault::Slot;
 use wakepost_store::{Result, StoreError};
+
+use crate::context::Context;
 
 /// Headers and body, exactly as received, less the headers that carry credentials of the sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +27,15 @@ const DROPPED: [HeaderName; 3] =
 const PREFIXED_BYTES_MIN: usize = 8;
 
 impl Content {
+    /// What an event's request was, while it is kept.
+    pub async fn of(context: &Context, event: &Event) -> Result<Option<Content>> {
+        let Some((body, record)) = context.store.contents(vec![event.body()]).await?.pop() else {
+            return Ok(None);
+        };
+        let key = context.vault.key(event.tenant).await?;
+        Content::decode(&key.open(Slot::Content(body), &record)?).map(Some)
+    }
+
     /// The record of a request.
     /// A header that holds one of `secrets` itself, as a token does, is left out.
     pub fn encode(
