@@ -58,7 +58,10 @@ struct Class {
 /// gets a few items at a time costs the database much less than one item each, since its rows lie together.
 const TENANTS_PER_STEP: usize = 128;
 /// The most items of a turn, for a tenant of weight 1.
-pub const TURN_MAX: u32 = 8;
+pub const TURN_MAX: u32 = 16;
+/// How many tenants a plan has turns for at least, if so many wait. Whoever asks for one item at a time is slow, and
+/// long turns would let a tenant wait for as many slow items of each other one.
+const TENANTS_PER_PLAN: u32 = 8;
 
 /// Things that take turns: the front one is next, and may keep its turn for a while (its deficit).
 #[derive(Debug)]
@@ -187,7 +190,7 @@ impl Turns {
         let mut open = [true; 3];
         let mut aside: [Vec<Place<TenantId>>; 3] = Default::default();
         for _ in 0..count {
-            let Some(lane) = self.pick(wanted, &mut open, &mut aside) else {
+            let Some(lane) = self.pick(count, wanted, &mut open, &mut aside) else {
                 break;
             };
             let generation = self.lanes[&lane].generation;
@@ -236,6 +239,7 @@ impl Turns {
     /// The next lane in turn: smooth weighted round robin over the priorities that have a wanted lane.
     fn pick(
         &mut self,
+        count: u32,
         wanted: Wanted<'_>,
         open: &mut [bool; 3],
         aside: &mut [Vec<Place<TenantId>>; 3],
@@ -255,7 +259,7 @@ impl Turns {
                         std::cmp::Reverse(*class),
                     )
                 })?;
-            match self.pick_in(class, wanted, &mut aside[class as usize]) {
+            match self.pick_in(class, count, wanted, &mut aside[class as usize]) {
                 Some(lane) => {
                     for other in Priority::ALL.into_iter().filter(|other| open[*other as usize]) {
                         self.classes[other as usize].credit += i64::from(other.weight());
@@ -274,6 +278,7 @@ impl Turns {
     fn pick_in(
         &mut self,
         class: Priority,
+        count: u32,
         wanted: Wanted<'_>,
         aside: &mut Vec<Place<TenantId>>,
     ) -> Option<LaneId> {
@@ -283,10 +288,13 @@ impl Turns {
             return pick_lane(tenants.get(tenant)?, known, wanted);
         }
         while let Some(tenant) = tenants.front() {
-            if tenants.deficit == 0 {
-                let weight = self.weights.get(&tenant).copied().unwrap_or(1);
-                tenants.deficit = weight.saturating_mul(turn(tenants.members.len()));
-            }
+            let weight = self.weights.get(&tenant).copied().unwrap_or(1);
+            let turn = weight.saturating_mul(turn(tenants.members.len(), count));
+            // A turn that a larger plan began goes on as one of this plan.
+            tenants.deficit = match tenants.deficit {
+                0 => turn,
+                left => left.min(turn),
+            };
             match pick_lane(tenants.get(tenant)?, known, wanted) {
                 Some(lane) => {
                     tenants.deficit -= 1;
@@ -302,9 +310,10 @@ impl Turns {
     }
 }
 
-/// How many items a tenant of weight 1 may take before the next one's turn.
-fn turn(tenants: usize) -> u32 {
-    u32::try_from(tenants / TENANTS_PER_STEP).unwrap_or(TURN_MAX).clamp(1, TURN_MAX)
+/// How many items a tenant of weight 1 may take before the next one's turn, in a plan for this many.
+fn turn(tenants: usize, count: u32) -> u32 {
+    let by_tenants = u32::try_from(tenants / TENANTS_PER_STEP).unwrap_or(TURN_MAX);
+    by_tenants.min(count / TENANTS_PER_PLAN).clamp(1, TURN_MAX)
 }
 
 /// The next wanted lane of a tenant: its origins take turns, and their lanes.
@@ -472,6 +481,20 @@ mod tests {
         turns.hint(&lane(1001, 1001, Priority::Webhook, 1));
         let plan = turns.plan(7001, Wanted::default());
         assert!(plan.iter().any(|take| take.lane == LaneId(1001)));
+    }
+
+    #[test]
+    fn who_asks_for_one_at_a_time_gets_one_of_each_tenant_however_many_wait() {
+        let mut turns = Turns::default();
+        for id in 1..=10_000 {
+            turns.hint(&lane(id, id as i32, Priority::Webhook, 1));
+        }
+        let next = |turns: &mut Turns| turns.plan(1, Wanted::default())[0].lane;
+        assert_eq!([next(&mut turns), next(&mut turns)], [LaneId(1), LaneId(2)]);
+        // A turn that a large plan left unfinished is not finished one by one.
+        let plan = turns.plan(100, Wanted::default());
+        assert_eq!((plan.len(), plan[0].count), (9, 12));
+        assert_eq!([next(&mut turns), next(&mut turns)], [LaneId(11), LaneId(12)]);
     }
 
     #[test]
