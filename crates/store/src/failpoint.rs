@@ -42,6 +42,7 @@ pub const PLACES: &[&str] = &[
     "sqlite.checkpoint",
     "sqlite.reopen",
     "sqlite.sync",
+    "sqlite.sync_error",
 ];
 
 /// Passes a failpoint: does what a test asked for here, which in a release build is nothing.

@@ -76,6 +76,7 @@ places! {
     shutdown_mid_drain: "shutdown.mid_drain", Kill, 1;
     sqlite_checkpoint: "sqlite.checkpoint", Kill, 1;
     sqlite_reopen: "sqlite.reopen", Error, 1;
+    sqlite_sync_error: "sqlite.sync_error", Error, 5;
 }
 
 /// Places that are no fault: `sqlite.sync` is the control of the power cuts.

@@ -1,8 +1,8 @@
 //! SQLite: the embedded default. One process, one writer.
 //!
-//! One thread owns the only write connection (`writer`). Each wake-up runs everything that waits in one
-//! transaction and then answers, so that the cost of a commit is shared by whoever is there. Reads go to
-//! a few read-only connections. The files beside this one hold the moves, and each has its twin in
+//! One thread owns the only write connection (`writer`). It runs everything that waits in one transaction, so that
+//! the cost of a commit is shared by whoever is there, and another thread puts it on the disk and answers
+//! (`syncer`). Reads go to a few read-only connections. The files beside this one hold the moves, and each has its twin in
 //! `postgres/`.
 
 mod accept;
@@ -23,6 +23,7 @@ mod registration;
 mod rows;
 mod sequencing;
 mod settings;
+mod syncer;
 mod upkeep;
 mod work;
 mod writer;
@@ -39,6 +40,7 @@ use crate::admission::Admission;
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use readers::Readers;
+use syncer::Marks;
 use writer::Writer;
 
 pub use migrate::{Pending, SCHEMA_VERSION};
@@ -102,6 +104,7 @@ impl Sqlite {
         let durability =
             if failpoint::skips("sqlite.sync") { Durability::Normal } else { durability };
         let log = Arc::default();
+        let marks = Arc::new(Marks::default());
         let mut connection = writer::connect(&path, durability, &log)?;
         migrate::migrate(&mut connection)?;
         Ok(Sqlite {
@@ -110,10 +113,11 @@ impl Sqlite {
                 path.clone(),
                 durability,
                 log,
+                marks.clone(),
                 clock.clone(),
                 drive,
             )?),
-            readers: Arc::new(Readers::new(path, clock)),
+            readers: Arc::new(Readers::new(path, marks, clock)),
             admission: Admission::default(),
             walk: Arc::default(),
             _lock: Arc::new(lock),

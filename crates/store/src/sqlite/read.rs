@@ -49,7 +49,7 @@ impl Reading for Sqlite {
 
     async fn events_by_id(&self, ids: Vec<(TenantId, EventId)>) -> Result<Vec<Event>> {
         self.readers
-            .read(move |connection, _| {
+            .read_known(move |connection, _| {
                 let mut select = connection
                     .prepare_cached(&format!(
                         "SELECT {EVENT} FROM events WHERE tenant = ?1 AND id = ?2"
@@ -72,7 +72,7 @@ impl Reading for Sqlite {
 
     async fn contents(&self, ids: Vec<EventId>) -> Result<Vec<(EventId, crate::vault::Sealed)>> {
         self.readers
-            .read(move |connection, _| {
+            .read_known(move |connection, _| {
                 let mut select = connection
                     .prepare_cached("SELECT content FROM bodies WHERE id = ?1")
                     .map_err(unavailable)?;
@@ -147,11 +147,11 @@ impl Reading for Sqlite {
     }
 
     async fn joined(&self, works: Vec<WorkId>) -> Result<Vec<(WorkId, EventId)>> {
-        self.readers.read(move |connection, _| joined(connection, works)).await
+        self.readers.read_known(move |connection, _| joined(connection, works)).await
     }
 
     async fn job_states(&self, ids: Vec<WorkId>) -> Result<Vec<(WorkId, JobState)>> {
-        self.readers.read(move |connection, _| job_states(connection, ids)).await
+        self.readers.read_known(move |connection, _| job_states(connection, ids)).await
     }
 
     async fn runs(&self, tenant: TenantId, id: WorkId) -> Result<Vec<Run>> {

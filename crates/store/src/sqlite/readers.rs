@@ -10,6 +10,7 @@ use wakepost_domain::Timestamp;
 use wakepost_domain::ports::Clock;
 
 use super::rows::unavailable;
+use super::syncer::Marks;
 use super::writer::plan_once;
 use crate::error::{Result, StoreError};
 
@@ -17,18 +18,32 @@ const READERS_MAX: usize = 4;
 
 pub struct Readers {
     path: PathBuf,
+    marks: Arc<Marks>,
     clock: Arc<dyn Clock>,
     idle: Mutex<Vec<Connection>>,
     places: Semaphore,
 }
 
 impl Readers {
-    pub fn new(path: PathBuf, clock: Arc<dyn Clock>) -> Readers {
-        Readers { path, clock, idle: Mutex::new(Vec::new()), places: Semaphore::new(READERS_MAX) }
+    pub fn new(path: PathBuf, marks: Arc<Marks>, clock: Arc<dyn Clock>) -> Readers {
+        let (idle, places) = (Mutex::default(), Semaphore::new(READERS_MAX));
+        Readers { path, marks, clock, idle, places }
     }
 
-    /// Runs a query on a connection of its own.
+    /// Runs a query on a connection of its own. What it says holds through a power cut: it is answered when all that
+    /// it may have seen is on the disk.
     pub async fn read<T, F>(self: &Arc<Self>, query: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection, Timestamp) -> Result<T> + Send + 'static,
+    {
+        let answer = self.read_known(query).await;
+        self.marks.all_seen_is_synced().await;
+        answer
+    }
+
+    /// As [`Readers::read`], for the contents of rows that the caller knows to be on the disk.
+    pub async fn read_known<T, F>(self: &Arc<Self>, query: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection, Timestamp) -> Result<T> + Send + 'static,

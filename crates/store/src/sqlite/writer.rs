@@ -1,12 +1,12 @@
 //! The writer: the one thread that changes the database.
 //!
-//! It drains what waits, runs it in one transaction, commits, and only then answers. There is no linger:
-//! while one batch is on its way to the disk, the next gathers by itself. If a batch fails, its moves are
-//! run again one by one, so that only the guilty one fails.
+//! It runs what waits in one transaction, commits, and hands the batch to the syncer, which answers it when it is on
+//! the disk. There is no linger: while one batch is on its way to the disk, the next gathers and runs. If a batch
+//! fails, its moves are run again one by one, so that only the guilty one fails.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
@@ -18,6 +18,7 @@ use wakepost_domain::ports::Clock;
 use super::checkpoint::{BUSY_PATIENCE, Checkpointer, Log};
 use super::migrate::SCHEMA_VERSION;
 use super::rows::unavailable;
+use super::syncer::{Committed, LogFile, Marks, Syncer};
 use super::{Drive, Durability, Sqlite};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
@@ -71,7 +72,7 @@ pub fn plan_once(connection: &Connection) -> Result<()> {
 }
 
 /// A move that waits for the writer.
-trait Waiting: Send {
+pub trait Waiting: Send {
     fn run(&mut self, tx: &Connection, now: Timestamp) -> Result<()>;
     fn bytes(&self) -> usize;
     fn answer(self: Box<Self>, committed: Result<()>);
@@ -121,6 +122,15 @@ where
     }
 }
 
+/// What the writer is sent.
+enum Message {
+    Move(Box<dyn Waiting>),
+    /// The disk has caught up.
+    Synced,
+    /// Nothing comes after this.
+    Close,
+}
+
 /// The connection, and how to get a new one when it breaks.
 struct Core {
     connection: Option<Connection>,
@@ -136,10 +146,7 @@ pub struct Writer {
 }
 
 enum Way {
-    Thread {
-        queue: Option<SyncSender<Box<dyn Waiting>>>,
-        thread: Option<std::thread::JoinHandle<()>>,
-    },
+    Thread { queue: Option<SyncSender<Message>>, thread: Option<std::thread::JoinHandle<()>> },
     Inline(Mutex<Core>),
 }
 
@@ -149,19 +156,25 @@ impl Writer {
         path: PathBuf,
         durability: Durability,
         log: Arc<Log>,
+        marks: Arc<Marks>,
         clock: Arc<dyn Clock>,
         drive: Drive,
     ) -> Result<Writer> {
         let problem = |error: std::io::Error| StoreError::Unavailable(error.to_string());
         let checkpointer = Checkpointer::start(path.clone(), log.clone()).map_err(problem)?;
-        let mut core = Core { connection: Some(connection), path, durability, log, clock };
+        let core = Core { connection: Some(connection), path, durability, log, clock };
         let way = match drive {
             Drive::Inline => Way::Inline(Mutex::new(core)),
             Drive::Thread => {
                 let (queue, waiting) = sync_channel(QUEUE);
+                let to_writer = queue.clone();
+                // A queue that is full wakes the writer as well.
+                let woken = move || drop(to_writer.try_send(Message::Synced));
+                let syncer = Syncer::start(marks.clone(), woken).map_err(problem)?;
+                let mut ahead = Ahead::new(core, syncer, marks)?;
                 let thread = std::thread::Builder::new()
                     .name("sqlite-writer".to_owned())
-                    .spawn(move || core.serve(&waiting))
+                    .spawn(move || ahead.serve(&waiting))
                     .map_err(problem)?;
                 Way::Thread { queue: Some(queue), thread: Some(thread) }
             }
@@ -172,12 +185,12 @@ impl Writer {
     fn submit(&self, call: Box<dyn Waiting>) -> Result<()> {
         match &self.way {
             Way::Inline(core) => {
-                core.lock().commit(vec![call]);
+                core.lock().commit(call);
                 Ok(())
             }
             Way::Thread { queue, .. } => {
                 let queue = queue.as_ref().ok_or_else(stopped)?;
-                queue.try_send(call).map_err(|_| StoreError::Busy)
+                queue.try_send(Message::Move(call)).map_err(|_| StoreError::Busy)
             }
         }
     }
@@ -186,8 +199,10 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if let Way::Thread { queue, thread } = &mut self.way {
-            // Closing the queue lets the thread finish what waits, and end.
-            drop(queue.take());
+            // The thread finishes what waits before this, and ends.
+            if let Some(queue) = queue.take() {
+                let _ = queue.send(Message::Close);
+            }
             if let Some(thread) = thread.take() {
                 let _ = thread.join();
             }
@@ -199,60 +214,34 @@ fn stopped() -> StoreError {
     StoreError::Unavailable("the store is closed".to_owned())
 }
 
+/// Why a transaction left nothing, and whether its connection must not be used again: what a failed connection
+/// believes to be on the disk may not be.
+struct Failed {
+    error: StoreError,
+    broken: bool,
+}
+
 impl Core {
-    fn serve(&mut self, waiting: &Receiver<Box<dyn Waiting>>) {
-        while let Ok(first) = waiting.recv() {
-            let mut bytes = first.bytes();
-            let mut batch = vec![first];
-            while batch.len() < MOVES_PER_COMMIT && bytes < BYTES_PER_COMMIT {
-                let Ok(next) = waiting.try_recv() else { break };
-                bytes += next.bytes();
-                batch.push(next);
-            }
-            self.commit(batch);
-            if let Some(connection) = &self.connection {
-                self.log.restart_if_due(connection);
-            }
-        }
+    /// Runs a move in a transaction of its own, which SQLite syncs, and answers it.
+    fn commit(&mut self, mut call: Box<dyn Waiting>) {
+        let done = self.attempt(&mut call);
+        call.answer(done);
     }
 
-    /// Runs a batch in one transaction and answers it.
-    fn commit(&mut self, mut batch: Vec<Box<dyn Waiting>>) {
-        match self.attempt(&mut batch) {
-            Ok(()) => batch.into_iter().for_each(|call| call.answer(Ok(()))),
-            Err(error) if batch.len() == 1 => {
-                batch.into_iter().for_each(|call| call.answer(Err(error.clone())));
-            }
-            Err(_) => {
-                for call in batch {
-                    self.commit(vec![call]);
-                }
-            }
-        }
-    }
-
-    fn attempt(&mut self, batch: &mut [Box<dyn Waiting>]) -> Result<()> {
-        let now = self.clock.now();
+    fn attempt(&mut self, call: &mut Box<dyn Waiting>) -> Result<()> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.reopen()?,
         };
-        let outcome = transact(&connection, batch, now);
-        // After a failed write or sync nothing is acknowledged until the database was opened anew: what
-        // the failed connection believes to be on the disk may not be.
-        match outcome {
-            Err((error, true)) => {
-                tracing::error!(%error, "the database failed; it will be reopened");
-                Err(error)
-            }
-            Err((error, false)) => {
-                self.connection = Some(connection);
-                Err(error)
-            }
-            Ok(()) => {
-                self.connection = Some(connection);
-                Ok(())
-            }
+        let done = begin(&connection)
+            .and_then(|()| run(call, &connection, self.clock.now()))
+            .and_then(|()| commit(&connection));
+        if done.as_ref().is_err_and(|failed| failed.broken) {
+            done.map_err(|failed| failed.error)
+        } else {
+            self.connection = Some(connection);
+            done.map_err(|failed| failed.error)?;
+            failpoint::pass("store.after_commit")
         }
     }
 
@@ -271,32 +260,169 @@ impl Core {
     }
 }
 
-/// The error says whether the connection must not be used again.
-fn transact(
-    connection: &Connection,
-    batch: &mut [Box<dyn Waiting>],
-    now: Timestamp,
-) -> std::result::Result<(), (StoreError, bool)> {
-    let begun = connection.execute_batch("BEGIN IMMEDIATE");
-    begun.map_err(|error| (unavailable(error), true))?;
-    for call in batch.iter_mut() {
-        if let Err(error) = call.run(connection, now) {
-            let undone = connection.execute_batch("ROLLBACK");
-            return Err((error, undone.is_err()));
+/// The writer on its thread: its commits run ahead of the disk.
+struct Ahead {
+    core: Core,
+    syncer: Syncer,
+    marks: Arc<Marks>,
+    /// Which connection it is, counted from 1, and its log.
+    number: u32,
+    log: LogFile,
+    is_closing: bool,
+}
+
+impl Ahead {
+    fn new(core: Core, syncer: Syncer, marks: Arc<Marks>) -> Result<Ahead> {
+        let log = LogFile::unsynced();
+        let mut ahead = Ahead { core, syncer, marks, number: 0, log, is_closing: false };
+        if let Some(connection) = ahead.core.connection.take() {
+            ahead.adopt(&connection)?;
+            ahead.core.connection = Some(connection);
+        }
+        Ok(ahead)
+    }
+
+    /// From here on the connection's commits are the syncer's to sync.
+    fn adopt(&mut self, connection: &Connection) -> Result<()> {
+        self.log = match self.core.durability {
+            Durability::Full => LogFile::open(&self.core.path)?,
+            Durability::Normal => LogFile::unsynced(),
+        };
+        connection.execute_batch("PRAGMA synchronous = NORMAL").map_err(unavailable)?;
+        self.number += 1;
+        Ok(())
+    }
+
+    fn serve(&mut self, waiting: &Receiver<Message>) {
+        while !self.is_closing {
+            match waiting.recv() {
+                Ok(Message::Move(first)) => self.commit(first, Some(waiting)),
+                Ok(Message::Synced) => {}
+                Ok(Message::Close) | Err(_) => return,
+            }
+            if let Some(connection) = &self.core.connection {
+                self.core.log.restart_if_due(connection);
+            }
         }
     }
-    if let Err(error) = failpoint::pass("store.before_commit") {
-        let undone = connection.execute_batch("ROLLBACK");
-        return Err((error, undone.is_err()));
+
+    /// Runs a move, and what else waits, in one transaction, and hands the batch to the syncer.
+    fn commit(&mut self, first: Box<dyn Waiting>, waiting: Option<&Receiver<Message>>) {
+        let connection = match self.connection() {
+            Ok(connection) => connection,
+            Err(error) => return first.answer(Err(error)),
+        };
+        let mut batch = vec![first];
+        let done = self.run_batch(&connection, &mut batch, waiting);
+        let number = self.marks.commits();
+        let done = done.and_then(|()| commit(&connection));
+        let (log, failed) = (self.log.clone(), done.is_err());
+        let committed = if failed { Vec::new() } else { std::mem::take(&mut batch) };
+        // Also if there is nothing to answer: numbers are settled in their order.
+        let connection_number = self.number;
+        self.syncer.take(Committed {
+            batch: committed,
+            number,
+            connection: connection_number,
+            log,
+        });
+        let Err(Failed { error, broken }) = done else {
+            self.core.connection = Some(connection);
+            return;
+        };
+        match broken {
+            true => tracing::error!(%error, "the database failed; it will be reopened"),
+            false => self.core.connection = Some(connection),
+        }
+        match <[_; 1]>::try_from(batch) {
+            Ok([call]) => call.answer(Err(error)),
+            Err(batch) => batch.into_iter().for_each(|call| self.commit(call, None)),
+        }
     }
+
+    /// The connection; a new one if the last one failed, or its log could not be synced.
+    fn connection(&mut self) -> Result<Connection> {
+        match self.core.connection.take() {
+            Some(connection) if !self.marks.is_broken(self.number) => Ok(connection),
+            _ => {
+                let connection = self.core.reopen()?;
+                self.adopt(&connection)?;
+                Ok(connection)
+            }
+        }
+    }
+
+    /// Begins a transaction with the batch's first move, and adds what waits or comes while the disk is busy.
+    fn run_batch(
+        &mut self,
+        connection: &Connection,
+        batch: &mut Vec<Box<dyn Waiting>>,
+        waiting: Option<&Receiver<Message>>,
+    ) -> std::result::Result<(), Failed> {
+        begin(connection)?;
+        let mut bytes = 0;
+        for index in 0.. {
+            let call = &mut batch[index];
+            bytes += call.bytes();
+            run(call, connection, self.core.clock.now())?;
+            let is_full = batch.len() >= MOVES_PER_COMMIT || bytes >= BYTES_PER_COMMIT;
+            match waiting.filter(|_| !is_full).and_then(|waiting| self.next(waiting)) {
+                Some(call) => batch.push(call),
+                None => break,
+            }
+        }
+        if self.marks.is_broken(self.number) {
+            // It stands on commits that may be lost.
+            let _ = connection.execute_batch("ROLLBACK");
+            let error = StoreError::Unavailable("the log was not synced".to_owned());
+            return Err(Failed { error, broken: true });
+        }
+        Ok(())
+    }
+
+    /// The next move of the batch; none once the disk is free and nothing waits.
+    fn next(&mut self, waiting: &Receiver<Message>) -> Option<Box<dyn Waiting>> {
+        let message = match waiting.try_recv() {
+            Err(TryRecvError::Empty) if self.marks.is_syncing() => waiting.recv().ok()?,
+            message => message.ok()?,
+        };
+        match message {
+            Message::Move(call) => Some(call),
+            Message::Synced => None,
+            Message::Close => {
+                self.is_closing = true;
+                None
+            }
+        }
+    }
+}
+
+fn begin(connection: &Connection) -> std::result::Result<(), Failed> {
+    let begun = connection.execute_batch("BEGIN IMMEDIATE");
+    begun.map_err(|error| Failed { error: unavailable(error), broken: true })
+}
+
+fn run(
+    call: &mut Box<dyn Waiting>,
+    connection: &Connection,
+    now: Timestamp,
+) -> std::result::Result<(), Failed> {
+    call.run(connection, now).map_err(|error| undone(connection, error))
+}
+
+fn undone(connection: &Connection, error: StoreError) -> Failed {
+    Failed { error, broken: connection.execute_batch("ROLLBACK").is_err() }
+}
+
+fn commit(connection: &Connection) -> std::result::Result<(), Failed> {
+    failpoint::pass("store.before_commit").map_err(|error| undone(connection, error))?;
     let committed = failpoint::pass("store.commit_error")
         .and_then(|()| connection.execute_batch("COMMIT").map_err(unavailable));
     committed.map_err(|error| {
         let _ = connection.execute_batch("ROLLBACK");
-        (error, true)
+        Failed { error, broken: true }
     })?;
-    failpoint::pass("store.commit_unknown").map_err(|error| (error, true))?;
-    failpoint::pass("store.after_commit").map_err(|error| (error, false))
+    failpoint::pass("store.commit_unknown").map_err(|error| Failed { error, broken: true })
 }
 
 impl Sqlite {
