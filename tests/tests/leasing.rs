@@ -18,6 +18,7 @@ on_both!(
     what_a_worker_may_ask_for_is_bounded,
     many_heartbeats_and_many_endings_are_answered_one_by_one,
     a_repeat_of_the_call_that_ended_a_job_is_welcome_and_changes_nothing,
+    what_a_stopping_worker_hands_back_is_free_at_once_and_costs_no_attempt,
     a_worker_gets_only_the_kinds_and_sources_it_asks_for,
     a_tenants_worker_never_gets_another_tenants_job,
     a_lease_never_passes_the_runs_last_moment,
@@ -297,6 +298,30 @@ async fn a_repeat_of_the_call_that_ended_a_job_is_welcome_and_changes_nothing(da
     assert_eq!(before["status"], "retrying");
     lease.post("fail", failure).await.is(200);
     assert_eq!(api.show_job(&id).await, before);
+}
+
+async fn what_a_stopping_worker_hands_back_is_free_at_once_and_costs_no_attempt(
+    database: Database,
+) {
+    let gateway = Gateway::start(database).await;
+    let (api, worker) = (gateway.admin(), gateway.worker("w"));
+    let id = api.job_with(json!({"input": {}, "max_attempts": 1})).await;
+    let first = worker.wait().await;
+    let both = json!({"error": "the worker stops", "hand_back": true, "retry_after_s": 1});
+    first.post("fail", both).await.refuses_field("hand_back");
+    let back = json!({"error": "the worker stops", "hand_back": true});
+    let answer = first.post("fail", back.clone()).await.is(200);
+    assert_eq!(answer.json()["status"], "pending");
+    first.post("fail", back.clone()).await.is(200);
+    let second = worker.lease().await.expect("it is free at once");
+    assert_eq!((second.id(), second.attempt()), (id.as_str(), 1));
+    first.post("fail", back).await.refuses(409, "lease_lost");
+
+    let row = json!({"id": id, "lease_token": second.token(), "outcome": "fail",
+        "error": "the worker stops", "hand_back": true});
+    let answer = api.post("/jobs/finish", json!({"jobs": [row]})).await.is(200).json();
+    assert_eq!(answer["jobs"][0]["status"], "pending", "{answer}");
+    worker.lease().await.expect("it is free again").complete(json!(1)).await.is(200);
 }
 
 async fn a_worker_gets_only_the_kinds_and_sources_it_asks_for(database: Database) {

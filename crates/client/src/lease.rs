@@ -151,6 +151,9 @@ pub struct Failure {
     /// What the run cost in all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
+    /// Nothing went wrong, the worker stops: another gets the job, and no attempt is counted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hand_back: bool,
 }
 
 /// One job of [`Client::finish_jobs`].

@@ -114,6 +114,10 @@ struct FailBody {
     retry_after_s: Option<u64>,
     /// What the run cost.
     cost: Option<f64>,
+    /// `true`: nothing went wrong, the worker stops. Another gets the job at once, and no attempt is counted.
+    #[serde(default)]
+    #[schema(required = false)]
+    hand_back: bool,
 }
 
 impl Leased for FailBody {
@@ -122,23 +126,37 @@ impl Leased for FailBody {
     }
 }
 
-fn failed(
-    ticket: Ticket,
-    error: &str,
+/// What a worker says of a run that did not succeed.
+struct Failure {
+    error: String,
     retryable: Option<bool>,
     retry_after_s: Option<u64>,
     cost: Option<f64>,
-) -> End {
-    End {
-        ticket,
-        ending: Ending::Failed {
-            retryable: retryable.unwrap_or(true),
-            retry_after: retry_after_s.map(Duration::from_secs),
-        },
-        error: Some(limits::truncate(error, limits::ERROR_BYTES_MAX).to_owned()),
-        evidence: Evidence { cost, ..Evidence::default() },
-        follow_up: None,
-        expanded: None,
+    hand_back: bool,
+}
+
+impl Failure {
+    fn end(self, ticket: Ticket) -> Result<End, ApiError> {
+        let ending = match self.hand_back {
+            false => Ending::Failed {
+                retryable: self.retryable.unwrap_or(true),
+                retry_after: self.retry_after_s.map(Duration::from_secs),
+            },
+            true if self.retryable.is_some() || self.retry_after_s.is_some() => {
+                let message =
+                    "stands beside retryable or retry_after_s: what is handed back did not fail";
+                return Err(ApiError::field("hand_back", message));
+            }
+            true => Ending::HandedBack,
+        };
+        Ok(End {
+            ticket,
+            ending,
+            error: Some(limits::truncate(&self.error, limits::ERROR_BYTES_MAX).to_owned()),
+            evidence: Evidence { cost: self.cost, ..Evidence::default() },
+            follow_up: None,
+            expanded: None,
+        })
     }
 }
 
@@ -154,8 +172,9 @@ fn failed(
 pub async fn fail(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Work)?;
     let (body, ticket) = call.leased::<FailBody>(&id).await?;
-    let end = failed(ticket, &body.error, body.retryable, body.retry_after_s, body.cost);
-    finish_one(&call, id, end).await
+    let FailBody { error, retryable, retry_after_s, cost, hand_back, .. } = body;
+    let failure = Failure { error, retryable, retry_after_s, cost, hand_back };
+    finish_one(&call, id, failure.end(ticket)?).await
 }
 
 async fn finish_one(call: &Call, id: String, end: End) -> Result<Response, ApiError> {
@@ -188,6 +207,10 @@ struct FinishRow {
     retryable: Option<bool>,
     /// With `fail`: when to try again.
     retry_after_s: Option<u64>,
+    /// With `fail`: the worker stops, and nothing went wrong.
+    #[serde(default)]
+    #[schema(required = false)]
+    hand_back: bool,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, ToSchema)]
@@ -240,6 +263,9 @@ async fn finish_row(call: &Call, row: FinishRow) -> Result<End, ApiError> {
             if row.error.is_some() || row.retryable.is_some() || row.retry_after_s.is_some() {
                 return Err(foreign("error"));
             }
+            if row.hand_back {
+                return Err(foreign("hand_back"));
+            }
             check_outcome(row.result.as_deref(), row.reply.as_deref())?;
             completed(call, ticket, row.result, row.reply, row.cost).await
         }
@@ -248,7 +274,8 @@ async fn finish_row(call: &Call, row: FinishRow) -> Result<End, ApiError> {
                 return Err(foreign("result"));
             }
             let error = row.error.ok_or_else(|| ApiError::field("error", "is required"))?;
-            Ok(failed(ticket, &error, row.retryable, row.retry_after_s, row.cost))
+            let FinishRow { retryable, retry_after_s, cost, hand_back, .. } = row;
+            Failure { error, retryable, retry_after_s, cost, hand_back }.end(ticket)
         }
     }
 }
