@@ -2,7 +2,7 @@
 //!
 //! [`Client`] has one method for each call of the HTTP API; a method returns a [`Call`], which is sent when
 //! it is awaited. [`worker`] is a worker in ten lines: it leases jobs, keeps their leases alive, runs them
-//! and reports how they went. This crate knows the HTTP contract and nothing of the server behind it.
+//! and reports how they went. A [`Verifier`] is for those who receive. This crate knows the HTTP contract and nothing of the server behind it.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), wakepost_client::Error> {
@@ -30,6 +30,7 @@ mod page;
 mod sources;
 mod tenants;
 mod transport;
+mod verify;
 pub mod worker;
 
 pub use call::Call;
@@ -54,3 +55,4 @@ pub use sources::{
     SourceStatus, Trial, Tried,
 };
 pub use tenants::{NewTenant, Tenant, TenantQuery};
+pub use verify::{Verifier, VerifyError};

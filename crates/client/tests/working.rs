@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stand_in::{Answer, Seen, StandIn, json_answer, problem};
 use wakepost_client::worker::{self, ActError, JobContext, Settings, Stop};
-use wakepost_client::{Client, Completion};
+use wakepost_client::{Client, Completion, Reply};
 
 /// A server with one job, which answers everything else with `rest`.
 fn one_job(rest: impl Fn(&Seen) -> Option<Answer> + Send + Sync + 'static) -> StandIn {
@@ -157,6 +157,75 @@ async fn only_an_act_that_certainly_did_not_happen_is_aborted() {
     }
 }
 
+/// A server that lets an effect be done, and answers its commits one after the other.
+fn one_effect(commits: &'static [u16]) -> StandIn {
+    let seen = AtomicUsize::new(0);
+    one_job(move |request| {
+        if request.line.ends_with("/effects") {
+            let go = json!({"decision": "execute", "idempotency_key": "e"});
+            return Some(json_answer(200, go));
+        }
+        let status = request.line.ends_with("/commit").then(|| seen.fetch_add(1, Ordering::SeqCst));
+        match commits.get(status?)? {
+            200 => None,
+            status => Some(problem(*status, "too_large", "no")),
+        }
+    })
+}
+
+#[tokio::test]
+async fn what_may_have_happened_is_not_done_again_in_the_same_run() {
+    let server = one_effect(&[]);
+    let acts = Arc::new(AtomicUsize::new(0));
+    let counted = acts.clone();
+    work_until(&server, "/fail", settings(), move |job: JobContext| {
+        let acts = counted.clone();
+        async move {
+            for _ in 0..3 {
+                let act = |_| async {
+                    acts.fetch_add(1, Ordering::SeqCst);
+                    Err::<(), _>(ActError::Unknown("timeout".to_owned()))
+                };
+                let _ = job.effect("e", act).await;
+            }
+            Err(Stop::retry("in doubt"))
+        }
+    })
+    .await;
+    assert_eq!(acts.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn an_act_whose_result_is_refused_is_committed_without_it() {
+    let server = one_effect(&[422, 200]);
+    work_until(&server, "/complete", settings(), |job: JobContext| async move {
+        job.effect("e", |_| async { Ok::<_, ActError>("large") }).await?;
+        Ok(Completion::default())
+    })
+    .await;
+    let commits: Vec<Value> = server
+        .seen()
+        .into_iter()
+        .filter(|seen| seen.line.ends_with("/commit"))
+        .map(|seen| seen.body["result"].clone())
+        .collect();
+    assert_eq!(commits, [json!("large"), Value::Null]);
+}
+
+#[tokio::test]
+async fn a_reply_that_cannot_be_is_a_failure_like_any_other() {
+    let server = one_job(|seen| {
+        seen.line.ends_with("/reply").then(|| problem(409, "invalid_state", "it has no thread"))
+    });
+    work_until(&server, "/fail", settings(), |job: JobContext| async move {
+        job.reply(Reply { text: "hello".to_owned(), update: None }).await?;
+        Ok(Completion::default())
+    })
+    .await;
+    let error = body_of(&server, "/fail")["error"].as_str().expect("an error").to_owned();
+    assert!(error.contains("it has no thread"), "{error}");
+}
+
 #[tokio::test]
 async fn a_run_that_ended_on_the_server_reports_nothing() {
     let server = one_job(|seen| {
@@ -228,8 +297,7 @@ async fn a_stopping_worker_hands_back_what_it_cannot_finish() {
     .await;
     assert_eq!(
         body_of(&server, "/fail"),
-        json!({"lease_token": "t", "error": "the worker stopped", "retryable": true,
-            "retry_after_s": 0})
+        json!({"lease_token": "t", "error": "the worker stopped", "hand_back": true})
     );
 }
 

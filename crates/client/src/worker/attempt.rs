@@ -20,8 +20,9 @@ pub(super) async fn attempt<W: Worker>(
 ) {
     let job = Arc::new(job);
     let (cancel_asked, cancel) = watch::channel(false);
-    let replies = Arc::default();
-    let context = JobContext { client: client.clone(), job: job.clone(), cancel, replies };
+    let (replies, in_doubt) = (Arc::default(), Arc::default());
+    let context =
+        JobContext { client: client.clone(), job: job.clone(), cancel, replies, in_doubt };
     let work = async {
         if let Some(outcome) = outcome(&worker, context, hand_back).await {
             report(&client, &job, outcome).await;
@@ -59,11 +60,8 @@ async fn outcome<W: Worker>(
             // It must be over before the job is offered to someone else.
             handler.abort();
             let _ = handler.await;
-            Some(FinishOutcome::Fail(Failure {
-                retryable: Some(true),
-                retry_after_s: Some(0),
-                ..failure("the worker stopped".to_owned())
-            }))
+            let stopped = failure("the worker stopped".to_owned());
+            Some(FinishOutcome::Fail(Failure { hand_back: true, ..stopped }))
         }
     }
 }
@@ -100,7 +98,7 @@ async fn fail(client: &Client, job: &LeasedJob, why: &Failure) -> Result<(), Err
 }
 
 /// Whether the same result would be refused again: too large, or not allowed.
-fn is_unacceptable(error: &Error) -> bool {
+pub(super) fn is_unacceptable(error: &Error) -> bool {
     error.problem().is_some_and(|problem| matches!(problem.status, 400 | 413 | 422))
 }
 

@@ -1,14 +1,15 @@
 //! What a worker can do with its job while it runs.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 use tokio::sync::watch;
 
 use super::Stop;
 use crate::backoff::Backoff;
-use crate::{Call, Client, LeasedJob, Progress, Reply};
+use crate::{Call, Client, Error, LeasedJob, Progress, Reply};
 
 /// A leased job, and the calls about it. Cheap to clone.
 #[derive(Clone)]
@@ -18,6 +19,8 @@ pub struct JobContext {
     pub(super) cancel: watch::Receiver<bool>,
     /// How many replies it has sent.
     pub(super) replies: Arc<AtomicU64>,
+    /// The effects of this run of which nobody knows whether they happened.
+    pub(super) in_doubt: Arc<Mutex<HashSet<String>>>,
 }
 
 impl JobContext {
@@ -72,12 +75,19 @@ impl JobContext {
     where
         T: serde::de::DeserializeOwned + 'static,
     {
+        self.insist_or(call).await.map_err(|error| Stop::of(&error))
+    }
+
+    /// As [`JobContext::insist`], for a caller who knows what to make of a refusal.
+    pub(super) async fn insist_or<T>(&self, call: impl Fn() -> Call<T>) -> Result<T, Error>
+    where
+        T: serde::de::DeserializeOwned + 'static,
+    {
         let mut backoff = Backoff::default();
         loop {
             match call().await {
-                Ok(answer) => return Ok(answer),
                 Err(error) if error.is_transient() => tokio::time::sleep(backoff.next()).await,
-                Err(error) => return Err(Stop::of(&error)),
+                answer => return answer,
             }
         }
     }

@@ -1,14 +1,16 @@
 //! An irreversible act, done once: begin, act, commit, as one call.
 
 use std::future::Future;
+use std::sync::PoisonError;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::attempt::is_unacceptable;
 use super::stop::with_causes;
 use super::{JobContext, Stop};
-use crate::{Decision, NewEffect};
+use crate::{Decision, NewEffect, OnDoubt};
 
 /// How an act failed. Any error becomes [`ActError::Unknown`], the careful reading, so `?` works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +38,7 @@ impl JobContext {
         R: Future<Output = Result<T, ActError>>,
     {
         let effect = effect.into();
+        self.check_doubt(&effect)?;
         let (id, token) = (&self.job.id, &self.job.lease_token);
         let begun = self.insist(|| self.client.begin_effect(id, token, &effect)).await?;
         match begun.decision {
@@ -46,10 +49,7 @@ impl JobContext {
             Decision::InDoubt | Decision::NeedsApproval => Err(Stop::Ended),
             Decision::Execute => match act(begun.idempotency_key).await {
                 Ok(done) => {
-                    // It happened, so it is committed even if its result cannot be kept.
-                    let result = serde_json::to_value(&done).unwrap_or(Value::Null);
-                    self.insist(|| self.client.commit_effect(id, token, &effect.key, &result))
-                        .await?;
+                    self.commit(&effect.key, serde_json::to_value(&done)).await?;
                     Ok(done)
                 }
                 Err(ActError::NotDone(error)) => {
@@ -57,8 +57,36 @@ impl JobContext {
                         .await?;
                     Err(Stop::retry(error))
                 }
-                Err(ActError::Unknown(error)) => Err(Stop::retry(error)),
+                Err(ActError::Unknown(error)) => {
+                    self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner).insert(effect.key);
+                    Err(Stop::retry(error))
+                }
             },
         }
+    }
+
+    /// It happened, so it is committed even if its result cannot be kept.
+    async fn commit(&self, key: &str, result: serde_json::Result<Value>) -> Result<(), Stop> {
+        let (id, token) = (&self.job.id, &self.job.lease_token);
+        let result = result.unwrap_or(Value::Null);
+        match self.insist_or(|| self.client.commit_effect(id, token, key, &result)).await {
+            Err(error) if is_unacceptable(&error) => {
+                self.insist(|| self.client.commit_effect(id, token, key, &Value::Null)).await?;
+            }
+            Err(error) => return Err(Stop::of(&error)),
+            Ok(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The server lets a run begin again what it has begun itself. If that may have happened, to act again is to act
+    /// twice.
+    fn check_doubt(&self, effect: &NewEffect) -> Result<(), Stop> {
+        let in_doubt = self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner);
+        if effect.on_doubt != Some(OnDoubt::Execute) && in_doubt.contains(&effect.key) {
+            let error = format!("effect {} may have happened in this very run", effect.key);
+            return Err(Stop::retry(error));
+        }
+        Ok(())
     }
 }

@@ -24,11 +24,7 @@ impl Stop {
 
     /// What a refused call about the job means for the run.
     pub(crate) fn of(error: &Error) -> Stop {
-        if error.is_code("lease_lost") || error.is_code("invalid_state") {
-            Stop::Ended
-        } else {
-            Stop::retry(error.to_string())
-        }
+        if error.is_code("lease_lost") { Stop::Ended } else { Stop::retry(error.to_string()) }
     }
 }
 
