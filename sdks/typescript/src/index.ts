@@ -1,0 +1,22 @@
+// The TypeScript SDK of Wakepost: a client, a worker, the two ways to be called, and a verifier.
+
+export type { CallOptions } from "./call.js";
+export { Client, type ClientOptions, type CreateOptions } from "./client.js";
+export { Cancelled, type FieldError, LeaseLost, type Problem, Unreachable, WakepostError } from "./errors.js";
+export { execJob } from "./exec.js";
+export { type Posted, type PushOptions, verifyJob } from "./push.js";
+export type * from "./types.js";
+export { type HeadersLike, SignatureError, type Verified, verify, type VerifyOptions } from "./verify.js";
+export type { Handler } from "./worker/attempt.js";
+export type { Act } from "./worker/effects.js";
+export type { EffectOptions, Job } from "./worker/job.js";
+export {
+  done,
+  EffectInDoubt,
+  GiveUp,
+  NotDone,
+  RetryAfter,
+  RunEnded,
+  WorkerStopped,
+} from "./worker/outcome.js";
+export { Worker, type WorkerOptions } from "./worker/worker.js";
