@@ -18,6 +18,9 @@ use crate::source::{Event, Source};
 use crate::waiting::PATIENCE;
 use crate::worker::Worker;
 
+/// A port that nobody has.
+const ANYWHERE: &str = "127.0.0.1:0";
+
 /// One process of a gateway.
 pub struct Gateway {
     // Dropped first: the process ends before its database and its directory go.
@@ -48,7 +51,7 @@ impl Gateway {
 
     pub(crate) async fn launch(cluster: Arc<Cluster>, failpoints: &str) -> Gateway {
         let data_dir = cluster.next_data_dir();
-        let process = Process::start(&cluster, &data_dir, failpoints).await;
+        let process = Process::start(&cluster, &data_dir, ANYWHERE, failpoints).await;
         Gateway { process, data_dir, cluster }
     }
 
@@ -253,6 +256,12 @@ impl Gateway {
         if self.process.child.id().is_some() {
             self.kill().await;
         }
-        self.process = Process::start(&self.cluster, &self.data_dir, failpoints).await;
+        self.process = Process::start(&self.cluster, &self.data_dir, ANYWHERE, failpoints).await;
+    }
+
+    /// Starts the process again after its end, where it listened before.
+    pub async fn start_again_there(&mut self) {
+        let there = self.url().trim_start_matches("http://").to_owned();
+        self.process = Process::start(&self.cluster, &self.data_dir, &there, "").await;
     }
 }

@@ -6,12 +6,14 @@
 //! contract and nothing of the server's insides; every process that it starts ends with the test, however the
 //! test ends.
 
+mod agent;
 mod announcing;
 mod api;
 mod database;
 mod disk;
 mod gateway;
 mod http;
+mod meeting;
 mod process;
 mod program;
 mod receiver;
@@ -22,12 +24,14 @@ mod worker;
 
 pub mod platform;
 
+pub use agent::{Agent, Sdk};
 pub use announcing::{Channel, Drive, Mailbox};
 pub use api::Api;
 pub use database::Database;
 pub use disk::SmallDisk;
 pub use gateway::Gateway;
 pub use http::{Answer, Http, cut_off_exchange, raw_exchange};
+pub use meeting::{Came, Meeting};
 pub use program::{Ran, random_text, wakepost, webhookctl};
 pub use receiver::{Receiver, Reply, Seen};
 pub use setup::{Prepared, Setup, random_master_key};

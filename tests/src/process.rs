@@ -27,7 +27,12 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts a server, and waits until it listens.
-    pub(crate) async fn start(cluster: &Cluster, data_dir: &Path, failpoints: &str) -> Process {
+    pub(crate) async fn start(
+        cluster: &Cluster,
+        data_dir: &Path,
+        listen: &str,
+        failpoints: &str,
+    ) -> Process {
         let log = data_dir.with_extension("log");
         let file =
             std::fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
@@ -37,7 +42,7 @@ impl Process {
             Some(size) => disk::program_on(size, "wakepost", directory, data_dir),
         };
         let mut child = program
-            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(["serve", "--listen", listen])
             .envs(cluster.environment(data_dir))
             .env("WAKEPOST_FAILPOINTS", failpoints)
             .stdout(Stdio::piped())

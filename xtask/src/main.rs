@@ -6,6 +6,8 @@
 
 mod commands;
 mod database;
+mod languages;
+mod own_sdks;
 mod sdk_check;
 mod tracked_files;
 

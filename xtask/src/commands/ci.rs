@@ -9,7 +9,7 @@ use super::crash::Crash;
 use super::powercut::Powercut;
 use super::sdk_check::SdkCheck;
 use super::storm::Storm;
-use super::test::run_tests;
+use super::test::run_tests_with;
 use crate::tracked_files;
 
 /// Run everything a change must pass.
@@ -87,5 +87,5 @@ fn dependencies() -> anyhow::Result<()> {
 }
 
 fn tests() -> anyhow::Result<()> {
-    run_tests(Some("ci"), &[])
+    run_tests_with(&[("NEXTEST_PROFILE", "ci".to_owned())], &[])
 }

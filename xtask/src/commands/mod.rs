@@ -6,6 +6,7 @@ mod crash;
 mod postgres;
 mod powercut;
 mod sdk_check;
+mod sdk_kills;
 mod storm;
 mod test;
 
@@ -19,6 +20,7 @@ pub enum Command {
     Storm(storm::Storm),
     Bench(bench::Bench),
     SdkCheck(sdk_check::SdkCheck),
+    SdkKills(sdk_kills::SdkKills),
     Postgres(postgres::Postgres),
 }
 
@@ -33,6 +35,7 @@ impl Command {
             Self::Storm(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::SdkCheck(command) => command.run(),
+            Self::SdkKills(command) => command.run(),
             Self::Postgres(command) => command.run(),
         }
     }

@@ -8,6 +8,7 @@ use xtask::process::{self, cargo, cargo_has};
 use xtask::workspace;
 
 use crate::database::Database;
+use crate::own_sdks;
 
 /// Names the server the tests make their databases on (a superuser's address).
 const DATABASE_URL: &str = "WAKEPOST_TEST_DATABASE_URL";
@@ -30,18 +31,23 @@ pub struct Test {
 impl Test {
     /// Runs the tests as a developer wants them: stopping at the first failure.
     pub fn run(self) -> anyhow::Result<()> {
-        run_tests(None, &self.args)
+        run_tests_with(&[], &self.args)
     }
 }
 
-/// Runs the tests, under a profile of `.config/nextest.toml` when one is asked for.
-pub fn run_tests(profile: Option<&str>, args: &[String]) -> anyhow::Result<()> {
+/// Runs the tests with further settings in the environment, such as a profile of `.config/nextest.toml`.
+pub fn run_tests_with(settings: &[(&str, String)], args: &[String]) -> anyhow::Result<()> {
     let started = Instant::now();
     let bin_dir = workspace::bin_dir("debug")?;
     process::run(cargo().args(["build", "-p", "wakepost-server", "-p", "wakepost-ctl"]))?;
+    if runs_agents(args) {
+        own_sdks::build()?;
+    }
     let database = Database::given_or_own(DATABASE_URL, Durability::Fast)?;
     let run = |command: &mut Command| {
-        process::run(command.env(DATABASE_URL, database.url()).env(BIN_DIR, &bin_dir))
+        let settings = settings.iter().map(|(name, value)| (name, value));
+        let command = command.env(DATABASE_URL, database.url()).env(BIN_DIR, &bin_dir);
+        process::run(command.envs(settings))
     };
 
     let everything = args.is_empty();
@@ -50,11 +56,7 @@ pub fn run_tests(profile: Option<&str>, args: &[String]) -> anyhow::Result<()> {
         if everything {
             run(cargo().args(["test", "--doc", "--workspace"]))?;
         }
-        run(cargo()
-            .args(["nextest", "run"])
-            .args(packages(args))
-            .args(args)
-            .envs(profile.map(|profile| ("NEXTEST_PROFILE", profile))))?;
+        run(cargo().args(["nextest", "run"]).args(packages(args)).args(args))?;
         "cargo nextest"
     } else {
         run(cargo().arg("test").args(packages(args)).args(args))?;
@@ -68,6 +70,11 @@ pub fn run_tests(profile: Option<&str>, args: &[String]) -> anyhow::Result<()> {
     let took = started.elapsed().as_secs_f64();
     println!("tested {what}, by {runner}, on {database}, in {took:.0} s");
     Ok(())
+}
+
+/// Whether the tests of our SDKs may be among the chosen ones.
+fn runs_agents(args: &[String]) -> bool {
+    packages(args).is_some() || args.iter().any(|arg| arg.contains("wakepost-tests"))
 }
 
 /// The whole workspace, unless the developer's own arguments choose packages.
