@@ -13,6 +13,11 @@ pub const JOB_ATTEMPTS: u32 = 3;
 
 /// How often a reply is tried.
 pub const REPLY_ATTEMPTS: u32 = 5;
+
+/// How often what goes to somebody's webhook is tried: over about 37 hours.
+pub const DELIVERY_ATTEMPTS: u32 = 10;
+/// How long each of these tries but the first waits, in seconds.
+const DELIVERY_DELAYS_S: [u64; 9] = [10, 30, 60, 300, 900, 3600, 4 * 3600, 8 * 3600, 24 * 3600];
 const JOB_DELAYS: [Duration; 3] =
     [Duration::from_secs(10), Duration::from_secs(60), Duration::from_secs(300)];
 
@@ -23,6 +28,11 @@ impl Backoff {
     /// The delays of a policy; the default ones if it has none.
     pub fn new(delays: Vec<Duration>) -> Backoff {
         if delays.is_empty() { Backoff::default() } else { Backoff { delays } }
+    }
+
+    /// The delays of what goes to somebody's webhook.
+    pub fn deliveries() -> Backoff {
+        Backoff { delays: DELIVERY_DELAYS_S.map(Duration::from_secs).to_vec() }
     }
 
     /// How long to wait after attempt number `attempt` (the first is 1) has failed. `fraction` is chance
@@ -51,6 +61,14 @@ mod tests {
         let backoff = Backoff::default();
         let middle = |attempt| backoff.after(attempt, 0.5).as_secs();
         assert_eq!([middle(1), middle(2), middle(3), middle(9)], [10, 60, 300, 300]);
+    }
+
+    #[test]
+    fn deliveries_are_tried_for_about_37_hours() {
+        let backoff = Backoff::deliveries();
+        let waits = (1..DELIVERY_ATTEMPTS).map(|attempt| backoff.after(attempt, 0.5).as_secs());
+        assert_eq!(waits.clone().take(3).collect::<Vec<_>>(), [10, 30, 60]);
+        assert_eq!(waits.sum::<u64>() / 3600, 37);
     }
 
     proptest! {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::approval::ProposalHash;
 use crate::id::WorkId;
 
 /// Where one effect stands.
@@ -14,14 +15,28 @@ pub enum EffectState {
     Committed = 1,
     /// It certainly did not happen.
     Aborted = 2,
+    /// An agent would do it, and a person must decide first.
+    Proposed = 3,
+    /// A person agreed, and no run has begun it since.
+    Approved = 4,
+    /// A person refused, or nobody decided in time.
+    Rejected = 5,
 }
 
 impl EffectState {
+    /// All states.
+    pub const ALL: [EffectState; 6] = [
+        EffectState::Begun,
+        EffectState::Committed,
+        EffectState::Aborted,
+        EffectState::Proposed,
+        EffectState::Approved,
+        EffectState::Rejected,
+    ];
+
     /// From storage.
     pub fn from_code(code: i16) -> Option<EffectState> {
-        [EffectState::Begun, EffectState::Committed, EffectState::Aborted]
-            .into_iter()
-            .find(|state| *state as i16 == code)
+        EffectState::ALL.into_iter().find(|state| *state as i16 == code)
     }
 }
 
@@ -45,6 +60,37 @@ pub struct Runner {
     pub fence: i32,
 }
 
+/// What the ledger has under a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// Where it stands.
+    pub state: EffectState,
+    /// The run that touched it last.
+    pub runner: Runner,
+    /// What exactly was proposed, if it was.
+    pub proposal: Option<ProposalHash>,
+    /// Whether the time for it is not over.
+    pub in_time: bool,
+}
+
+impl Known {
+    /// Whether a person agreed to exactly this, for this very item, and it has not been done since.
+    pub fn approves(&self, runner: Runner, asked: ProposalHash) -> bool {
+        self.state == EffectState::Approved && self.is_of(runner, asked) && self.in_time
+    }
+
+    /// An approval is bound to the item it was given to: a replay asks again.
+    fn is_of(&self, runner: Runner, asked: ProposalHash) -> bool {
+        self.runner.work == runner.work && self.proposal == Some(asked)
+    }
+
+    /// Whether this very run was told to go ahead with this very act.
+    fn is_own(&self, runner: Runner, draft: Option<ProposalHash>) -> bool {
+        let is_changed = self.proposal.zip(draft).is_some_and(|(was, asked)| was != asked);
+        self.runner == runner && !is_changed
+    }
+}
+
 /// What `begin` answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -55,57 +101,39 @@ pub enum Decision {
     Skip,
     /// Nobody knows whether it happened; the job is now held.
     InDoubt,
+    /// A person must decide; the job now waits for that.
+    NeedsApproval,
 }
 
-/// What `begin` does, given what the ledger has under the key.
-pub fn begin(known: Option<(EffectState, Runner)>, runner: Runner, on_doubt: OnDoubt) -> Decision {
-    match known {
-        None | Some((EffectState::Aborted, _)) => Decision::Execute,
-        Some((EffectState::Committed, _)) => Decision::Skip,
-        Some((EffectState::Begun, by)) if by == runner => Decision::Execute,
-        Some((EffectState::Begun, _)) => match on_doubt {
-            OnDoubt::Hold => Decision::InDoubt,
-            OnDoubt::Execute => Decision::Execute,
-        },
+/// What `begin` does, given what the ledger has under the key. `draft`: what exactly is asked for, where a person
+/// must agree.
+///
+/// Doubt comes before approval: what may have happened is not proposed once more, unless its owner declared a repeat
+/// safe; and then only exactly what was approved is repeated unasked.
+pub fn begin(
+    known: Option<Known>,
+    runner: Runner,
+    on_doubt: OnDoubt,
+    draft: Option<ProposalHash>,
+) -> Decision {
+    let may = |approved: bool| match draft.is_none() || approved {
+        true => Decision::Execute,
+        false => Decision::NeedsApproval,
+    };
+    let Some(known) = known else {
+        return may(false);
+    };
+    let approved = draft.is_some_and(|asked| known.approves(runner, asked));
+    match (known.state, on_doubt) {
+        (EffectState::Committed, _) => Decision::Skip,
+        (EffectState::Begun, _) if known.is_own(runner, draft) => Decision::Execute,
+        (EffectState::Begun, OnDoubt::Hold) => Decision::InDoubt,
+        (EffectState::Begun, OnDoubt::Execute) => {
+            may(draft.is_some_and(|asked| known.is_of(runner, asked)))
+        }
+        (_, _) => may(approved),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::id::Ulid;
-
-    fn runner(work: u8, fence: i32) -> Runner {
-        Runner { work: WorkId(Ulid::from_bytes([work; 16])), fence }
-    }
-
-    #[test]
-    fn a_committed_effect_is_never_executed_again() {
-        for by in [runner(1, 1), runner(1, 2), runner(2, 1)] {
-            for on_doubt in [OnDoubt::Hold, OnDoubt::Execute] {
-                let decision = begin(Some((EffectState::Committed, by)), runner(1, 1), on_doubt);
-                assert_eq!(decision, Decision::Skip);
-            }
-        }
-    }
-
-    #[test]
-    fn begun_by_an_earlier_run_is_in_doubt_unless_declared_safe() {
-        let known = Some((EffectState::Begun, runner(1, 1)));
-        assert_eq!(begin(known, runner(1, 2), OnDoubt::Hold), Decision::InDoubt);
-        assert_eq!(begin(known, runner(1, 2), OnDoubt::Execute), Decision::Execute);
-        assert_eq!(begin(known, runner(2, 1), OnDoubt::Hold), Decision::InDoubt);
-    }
-
-    #[test]
-    fn asking_again_in_the_same_run_gets_the_same_answer() {
-        let known = Some((EffectState::Begun, runner(1, 1)));
-        assert_eq!(begin(known, runner(1, 1), OnDoubt::Hold), Decision::Execute);
-    }
-
-    #[test]
-    fn an_aborted_effect_may_be_tried_again() {
-        let known = Some((EffectState::Aborted, runner(1, 1)));
-        assert_eq!(begin(known, runner(1, 2), OnDoubt::Hold), Decision::Execute);
-    }
-}
+mod tests;

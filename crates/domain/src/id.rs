@@ -204,6 +204,10 @@ id!(
     /// One piece of bulk work.
     OperationId, "op"
 );
+id!(
+    /// One schedule.
+    ScheduleId, "sch"
+);
 
 /// One durable thing to do. Its text needs the kind, which gives the prefix: `job_…`, `dlv_…`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -36,6 +36,10 @@ pub type ExecutorKey = String;
 /// chooses for itself is a JSON object.
 const EXPAND: &str = "expand";
 
+/// The executor of a lane for work that an operator let go though its source's budget was spent. Such work runs as
+/// its source says; only the budget does not bind it.
+const LET_GO: &str = "let_go";
+
 /// A lane with its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lane {
@@ -69,6 +73,20 @@ impl LaneKey {
     /// Whether the gateway itself fetches here what events only announced.
     pub fn expands(&self) -> bool {
         self.executor.as_deref() == Some(EXPAND)
+    }
+
+    /// The lane for those of its items that an operator lets go though the budget is spent. A job that chose its
+    /// executor itself has no source, and so no budget.
+    pub fn let_go(self) -> LaneKey {
+        match self.executor {
+            None => LaneKey { executor: Some(LET_GO.to_owned()), ..self },
+            Some(_) => self,
+        }
+    }
+
+    /// Whether an operator let its items go though their source's budget was spent.
+    pub fn is_let_go(&self) -> bool {
+        self.executor.as_deref() == Some(LET_GO)
     }
 
     /// The executor named in the key, if any.

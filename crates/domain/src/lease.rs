@@ -91,6 +91,13 @@ pub fn run_id(work: WorkId, fence: i32, started_at: Timestamp) -> RunId {
     RunId(Ulid::from_parts(started_at, work.0.as_u128().wrapping_add(fence as u128)))
 }
 
+/// Which claim of an item a run came from.
+pub fn fence_of(work: WorkId, run: RunId) -> i32 {
+    let chance = |id: Ulid| id.as_u128() & ((1 << 80) - 1);
+    let fence = chance(run.0).wrapping_sub(chance(work.0)) & ((1 << 80) - 1);
+    i32::try_from(fence).unwrap_or(i32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -123,5 +130,7 @@ mod tests {
         let at = Timestamp::from_millis(5);
         assert_ne!(run_id(work, 1, at), run_id(work, 2, at));
         assert_eq!(run_id(work, 1, at), run_id(work, 1, at));
+        assert_eq!(fence_of(work, run_id(work, 7, at)), 7);
+        assert_eq!(fence_of(WorkId(Ulid::MIN), run_id(WorkId(Ulid::MIN), 3, at)), 3);
     }
 }

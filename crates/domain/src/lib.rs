@@ -6,7 +6,11 @@
 
 pub mod access;
 pub mod advice;
+pub mod approval;
 pub mod backoff;
+pub mod budget;
+pub mod callback;
+pub mod cron;
 pub mod effect;
 pub mod envelope;
 pub mod event;
@@ -17,8 +21,10 @@ pub mod lane;
 pub mod lease;
 pub mod limits;
 pub mod ports;
+pub mod rate;
 pub mod receipt;
 pub mod run;
+pub mod schedule;
 pub mod sequence;
 pub mod source;
 pub mod tenant;
@@ -27,6 +33,8 @@ pub mod time;
 pub mod transition;
 pub mod work;
 
-pub use id::{AuditId, EventId, KeyId, OperationId, ReceiptId, RunId, SourceId, Ulid, WorkId};
+pub use id::{
+    AuditId, EventId, KeyId, OperationId, ReceiptId, RunId, ScheduleId, SourceId, Ulid, WorkId,
+};
 pub use tenant::TenantId;
 pub use time::Timestamp;

@@ -54,6 +54,10 @@ pub const CANCEL_PATIENCE: Duration = Duration::from_secs(30);
 pub const STREAMS_MAX: usize = 100;
 /// Requests that a tenant may keep as fixtures.
 pub const FIXTURES_PER_TENANT_MAX: i64 = 200;
+/// Schedules that a tenant may have.
+pub const SCHEDULES_PER_TENANT_MAX: i64 = 1000;
+/// Jobs of one subject that may wait for an event to cancel them: that event's transaction ends them all.
+pub const CANCEL_ON_PER_SUBJECT_MAX: i64 = 200;
 /// Lanes a tenant may have by name; jobs of further names share one lane.
 pub const LANES_PER_TENANT_MAX: usize = 5000;
 

@@ -23,6 +23,8 @@ pub enum RunOutcome {
     Cancelled = 5,
     /// A new message of its thread ended it.
     Interrupted = 6,
+    /// It proposed an act, and a person must decide first.
+    AwaitingApproval = 7,
 }
 
 impl RunOutcome {
@@ -36,6 +38,7 @@ impl RunOutcome {
             RunOutcome::Held,
             RunOutcome::Cancelled,
             RunOutcome::Interrupted,
+            RunOutcome::AwaitingApproval,
         ]
         .into_iter()
         .find(|outcome| *outcome as i16 == code)
@@ -59,4 +62,6 @@ pub struct Run {
     pub outcome: RunOutcome,
     /// What went wrong.
     pub error: Option<String>,
+    /// What it cost, if it said so.
+    pub cost: Option<f64>,
 }

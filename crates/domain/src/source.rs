@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::approval::{APPROVAL_EXPIRES, Mode};
+use crate::budget::Budget;
 use crate::executor::Executor;
 use crate::id::SourceId;
 use crate::sequence::ORDER_WAIT;
@@ -80,10 +82,16 @@ pub struct SourceConfig {
     pub quiet_cap_ms: Option<u64>,
     /// Which event types make a job; empty: all.
     pub filter: Vec<String>,
+    /// Whether a person must agree before its jobs act.
+    pub mode: Mode,
+    /// How long a person has to decide.
+    pub approval_expires_s: Option<u64>,
     /// Which queue its jobs wait in. `None`: the provider's usual.
     pub priority: Option<Priority>,
     /// How its jobs run. `None`: the tenant's default.
     pub executor: Option<Executor>,
+    /// Whom to ask whether a job is still worth an agent's work, just before it runs.
+    pub preflight_url: Option<String>,
     /// How often its jobs are tried.
     pub max_attempts: Option<u32>,
     /// How long a failed job waits, attempt by attempt.
@@ -94,14 +102,22 @@ pub struct SourceConfig {
     pub lease_s: Option<u64>,
     /// How many of its jobs may run at once.
     pub concurrency: Option<u32>,
-    /// How many requests it takes in a second.
+    /// How many requests it takes in a second, and how many of its jobs may start in one.
     pub rate_per_s: Option<f64>,
+    /// How much of its work may run on one day.
+    pub budget: Option<Budget>,
     /// The networks its requests must come from; empty: any.
     pub allow_from: Vec<String>,
     /// Who answers for it: alerts name them.
     pub owner: Option<String>,
     /// Whether an administrator of all tenants set the executor's URL, which may then be private.
     pub executor_trusted: bool,
+    /// Where the outcome of its jobs goes.
+    pub callback_url: Option<String>,
+    /// Whether such an administrator set that, which may then be private.
+    pub callback_trusted: bool,
+    /// Whether such an administrator set the pre-flight's URL.
+    pub preflight_trusted: bool,
     /// Whether such an administrator set the adapter's settings, whose addresses may then be private.
     pub settings_trusted: bool,
 }
@@ -126,17 +142,24 @@ impl Default for SourceConfig {
             quiet_ms: None,
             quiet_cap_ms: None,
             filter: Vec::new(),
+            mode: Mode::Auto,
+            approval_expires_s: None,
             priority: None,
             executor: None,
+            preflight_url: None,
             max_attempts: None,
             backoff_s: None,
             run_timeout_s: None,
             lease_s: None,
             concurrency: None,
             rate_per_s: None,
+            budget: None,
             allow_from: Vec::new(),
             owner: None,
             executor_trusted: false,
+            callback_url: None,
+            callback_trusted: false,
+            preflight_trusted: false,
             settings_trusted: false,
         }
     }
@@ -151,6 +174,11 @@ impl SourceConfig {
     /// How long an event waits for one with a lower number.
     pub fn order_wait(&self) -> Duration {
         self.order_wait_s.map_or(ORDER_WAIT, Duration::from_secs)
+    }
+
+    /// How long a person has to decide on what its jobs would do.
+    pub fn approval_expires(&self) -> Duration {
+        self.approval_expires_s.map_or(APPROVAL_EXPIRES, Duration::from_secs)
     }
 
     /// How long a job waits for its thread to be quiet.
@@ -188,8 +216,10 @@ pub struct SourceSecrets {
     pub previous: Option<String>,
     /// When the previous one ends.
     pub previous_expires_at: Option<Timestamp>,
-    /// What requests to an http executor are signed with.
+    /// What requests to an http executor and to a pre-flight are signed with.
     pub executor: Option<String>,
+    /// What callbacks are signed with.
+    pub callback: Option<String>,
     /// A secret that the provider sent and no operator has seen yet: it is shown once.
     pub unseen: Option<String>,
     /// The adapter's own settings that are secret.

@@ -44,6 +44,9 @@ pub struct TenantSettings {
     /// How many of its jobs may run at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
+    /// How many of its jobs may start in a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<f64>,
     /// How its jobs run, where the source does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_executor: Option<Executor>,

@@ -20,7 +20,7 @@ pub enum Move {
     Cancel,
     /// An operator lets a held item go on.
     Release,
-    /// A person decided on the proposed effects.
+    /// A person decided on the proposed effects. That nobody did in time is a refusal.
     Decide {
         /// Whether they agreed.
         approved: bool,
@@ -69,6 +69,8 @@ pub enum Ending {
     HandedBack,
     /// An operator must decide first.
     Held(HeldReason),
+    /// A person must decide on what it would do.
+    Proposed,
     /// The worker stopped because it was asked to, or was stopped for not doing so.
     Cancelled,
     /// A new message of its thread takes the work back, to be done with the message.
@@ -128,6 +130,10 @@ pub fn settle(
         Ending::Held(reason) => {
             Settlement { give_back: true, held: Some(reason), ..at(State::Held, RunOutcome::Held) }
         }
+        Ending::Proposed => Settlement {
+            give_back: true,
+            ..at(State::AwaitingApproval, RunOutcome::AwaitingApproval)
+        },
         Ending::Cancelled => at(State::Cancelled, RunOutcome::Cancelled),
         Ending::Interrupted { quiet } => Settlement {
             delay: quiet.min(crate::backoff::DELAY_MAX),
@@ -169,6 +175,7 @@ mod tests {
             Just(Ending::Expired),
             Just(Ending::HandedBack),
             Just(Ending::Held(HeldReason::InDoubt)),
+            Just(Ending::Proposed),
             Just(Ending::Cancelled),
             any::<Duration>().prop_map(|quiet| Ending::Interrupted { quiet }),
         ]
