@@ -19,6 +19,9 @@ pub enum StoreError {
     /// An operator asked the job to stop. Nothing was written.
     #[error("the job is asked to stop")]
     CancelRequested,
+    /// What was decided on is not what is proposed. Nothing was written.
+    #[error("what is proposed is not what was decided on")]
+    ProposalChanged,
     /// There is no such thing, or it is another tenant's.
     #[error("not found")]
     NotFound,

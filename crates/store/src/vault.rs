@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use wakepost_domain::ports::Entropy;
-use wakepost_domain::{EventId, SourceId, TenantId, Ulid, WorkId};
+use wakepost_domain::{EventId, ScheduleId, SourceId, TenantId, Ulid, WorkId};
 use zeroize::Zeroizing;
 
 use crate::error::{Result, StoreError};
@@ -79,6 +79,8 @@ pub enum Slot<'a> {
     Answer(&'a [u8; 16]),
     /// Headers and body of a fixture.
     Fixture(Ulid),
+    /// What the jobs of a schedule get.
+    ScheduleInput(ScheduleId),
 }
 
 impl Slot<'_> {
@@ -96,6 +98,7 @@ impl Slot<'_> {
             Slot::Fixture(id) => (10, id.to_bytes(), ""),
             Slot::Registration(id) => (11, id.to_bytes(), ""),
             Slot::Position(id) => (12, id.to_bytes(), ""),
+            Slot::ScheduleInput(id) => (20, id.to_bytes(), ""),
         };
         let mut bound = Vec::with_capacity(21 + key.len());
         bound.push(tag);

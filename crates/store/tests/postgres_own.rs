@@ -124,7 +124,15 @@ fn event(lane: LaneId, at: Timestamp, keys: &[&str]) -> NewEvent {
             .collect(),
         dedup_until: at.after(DAY),
         content: Some(Sealed::from_stored(event.id.to_string().into_bytes())),
-        job: Some(NewJob { lane, max_attempts: 1, order: None, thread: None, coalesce: None }),
+        job: Some(NewJob {
+            lane,
+            max_attempts: 1,
+            order: None,
+            thread: None,
+            coalesce: None,
+            callback_lane: None,
+            lineage: None,
+        }),
         receipt: NewReceipt {
             id: ReceiptId(id(at)),
             tenant: TenantId::DEFAULT,
@@ -474,7 +482,7 @@ async fn caps_hold_on_many_nodes_and_are_given_back_exactly() {
     let (one, two) = (lane(&store, "one").await, lane(&store, "two").await);
     let made = (0..200).map(|n| event(if n % 2 == 0 { one } else { two }, now, &[&n.to_string()]));
     store.accept(made.collect()).await;
-    let cap = Cap { scope: CapScope::Tenant(TenantId::DEFAULT), limit: 7 };
+    let cap = Cap::running(CapScope::Tenant(TenantId::DEFAULT), 7);
     let mut tasks = Vec::new();
     for node in 0..3 {
         let node_store = database.node().await;

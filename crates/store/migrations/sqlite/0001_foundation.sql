@@ -163,6 +163,8 @@ CREATE TABLE work (
   place INTEGER NOT NULL DEFAULT 9223372036854775807, -- its number within its order key; the largest: none
   coalesce_key BLOB,                 -- hash: a newer one supersedes it while it waits
   gathers_until INTEGER,             -- how long messages that join it may put it off
+  cancel_key BLOB,                   -- hash: an event about the same subject may cancel it
+  callback_lane INTEGER,             -- where what tells its outcome will wait, which its end makes
   PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX work_ready ON work (lane, run_at, id) WHERE state <= 2 AND behind = 0;
@@ -171,6 +173,8 @@ CREATE INDEX work_timers ON work (run_at, lane) WHERE state IN (1, 2) AND behind
 CREATE UNIQUE INDEX work_head ON work (order_key) WHERE order_key IS NOT NULL AND behind = 0;
 CREATE INDEX work_behind ON work (order_key, place, id) WHERE behind = 1;
 CREATE INDEX work_coalescing ON work (coalesce_key) WHERE coalesce_key IS NOT NULL;
+-- Only live work that an event may cancel, which is little: events look here, and the usual look finds nothing.
+CREATE INDEX work_cancelling ON work (cancel_key) WHERE cancel_key IS NOT NULL;
 CREATE INDEX work_running ON work (lease_expires_at) WHERE state = 5;
 CREATE INDEX work_stopping ON work (cancel_at) WHERE cancel_at IS NOT NULL;
 -- Only items after an event's first, and only replays: the usual item is in neither.
@@ -197,12 +201,17 @@ CREATE TABLE work_done (
   started_at INTEGER,
   finished_at INTEGER NOT NULL,
   replayed_as BLOB,
+  callback_lane INTEGER,
+  purged_by BLOB,                    -- the operation that purged it: its row is all that is left
   PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
 -- Only items after an event's first, and only replays: the usual item is in neither.
 CREATE INDEX work_done_again ON work_done (event_id) WHERE event_id <> id;
 CREATE INDEX work_done_shared ON work_done (scope) WHERE scope <> id;
 CREATE INDEX work_done_dead ON work_done (tenant, id) WHERE state = 8;
+-- Those that nobody dealt with yet.
+CREATE INDEX work_done_open ON work_done (tenant, id)
+  WHERE state = 8 AND replayed_as IS NULL AND purged_by IS NULL;
 
 -- The events of an item after its first, in the order they joined it. A replay has them too.
 CREATE TABLE joined (
@@ -251,23 +260,33 @@ CREATE TABLE job_state (
   checkpoint BLOB,
   result BLOB,
   reply BLOB,
-  cost REAL
+  cost REAL,                         -- of all its runs
+  scheduled_for INTEGER              -- the tick of the schedule that made the job
 ) STRICT;
 
 CREATE TABLE effects (
   scope BLOB NOT NULL,
   key TEXT NOT NULL,
   tenant INTEGER NOT NULL,
-  state INTEGER NOT NULL,            -- 0 begun, 1 committed, 2 aborted
+  state INTEGER NOT NULL,            -- 0 begun, 1 committed, 2 aborted, 3 proposed, 4 approved, 5 rejected
   work_id BLOB NOT NULL,
   fence INTEGER NOT NULL,
+  begun_nth INTEGER NOT NULL,        -- its place among all changes of its scope, which streams go by
+  resolved_nth INTEGER,
   description TEXT,
   result BLOB,                       -- sealed
   error TEXT,
   begun_at INTEGER NOT NULL,
   resolved_at INTEGER,
+  proposal_hash BLOB,                -- what exactly was proposed
+  expires_at INTEGER,                -- until when that, or its approval, is good
+  undecided_until INTEGER,           -- the same, while a person must decide
+  decided_by TEXT,
+  decided_at INTEGER,
   PRIMARY KEY (scope, key)
 ) STRICT, WITHOUT ROWID;
+-- Only what a person must decide on.
+CREATE INDEX effects_undecided ON effects (undecided_until) WHERE undecided_until IS NOT NULL;
 
 CREATE TABLE progress (
   work_id BLOB NOT NULL,
@@ -278,9 +297,29 @@ CREATE TABLE progress (
   PRIMARY KEY (work_id, seq)
 ) STRICT, WITHOUT ROWID;
 
+-- What counts towards bounds, by whose work they count.
 CREATE TABLE lane_caps (
   scope TEXT PRIMARY KEY,
-  running INTEGER NOT NULL
+  running INTEGER NOT NULL,
+  next_at REAL NOT NULL DEFAULT 0  -- when the next start would be due, if they came evenly
+) STRICT, WITHOUT ROWID;
+
+-- What sources that have a budget used of it, by day (UTC, counted from 1970). A run's cost is its first day's.
+CREATE TABLE budgets (
+  source BLOB NOT NULL,
+  day INTEGER NOT NULL,
+  runs INTEGER NOT NULL,
+  cost REAL NOT NULL DEFAULT 0,
+  PRIMARY KEY (source, day)
+) STRICT, WITHOUT ROWID;
+
+-- What runs cost, of those that said so: the total they told last.
+CREATE TABLE costs (
+  work_id BLOB NOT NULL,
+  fence INTEGER NOT NULL,
+  tenant INTEGER NOT NULL,
+  cost REAL NOT NULL,
+  PRIMARY KEY (work_id, fence)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE idempotency (
@@ -289,6 +328,20 @@ CREATE TABLE idempotency (
   answer BLOB NOT NULL,              -- sealed
   expires_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- Jobs that are made again and again.
+CREATE TABLE schedules (
+  id BLOB PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  settings TEXT NOT NULL,             -- JSON
+  input BLOB NOT NULL,                -- sealed
+  next_at INTEGER,                    -- the next tick; null: it does not fire
+  fired_at INTEGER,                   -- the last tick that was fired
+  last_job BLOB,
+  version INTEGER NOT NULL DEFAULT 0  -- how often it was changed or fired
+) STRICT, WITHOUT ROWID;
+CREATE INDEX schedules_by_tenant ON schedules (tenant, id);
+CREATE INDEX schedules_due ON schedules (next_at) WHERE next_at IS NOT NULL;
 
 -- Bulk work: what was asked for, and how far it is. It goes from the newest item to the oldest.
 CREATE TABLE operations (

@@ -1,6 +1,7 @@
 //! Coalescing: a newer event takes the place of older ones that wait, and of nothing else.
 
 use wakepost_domain::WorkId;
+use wakepost_domain::thread::ThreadPolicy;
 use wakepost_domain::transition::Ending;
 use wakepost_domain::work::{HeldReason, State, WorkKind};
 
@@ -74,6 +75,38 @@ pub async fn superseding_the_first_of_an_order_key_lets_the_next_go(harness: &im
     let (there, _) = world.takes_over(world.event(&inbox).in_order("other").instead_of("a")).await;
     let claimed = world.claim(&inbox).up_to(9).take().await;
     assert_eq!(claimed.iter().map(|item| item.ticket.work).collect::<Vec<_>>(), [here, there]);
+}
+
+pub async fn superseding_the_first_of_another_thread_lets_its_next_go(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let said = |thread: &str| world.event(&inbox).in_thread(thread, ThreadPolicy::Queue);
+    let (first, _) = world.takes_over(said("one").instead_of("v")).await;
+    let (second, _) = world.takes_over(said("one")).await;
+    assert!(world.row(inbox.tenant, second).await.behind);
+    let (third, answer) = world.takes_over(said("other").instead_of("v")).await;
+    assert_eq!(answer, Accepted::NewBefore(inbox.lane));
+    assert_eq!(world.state(inbox.tenant, first).await, State::Cancelled);
+    let claimed = world.claim(&inbox).up_to(9).take().await;
+    assert_eq!(claimed.iter().map(|item| item.ticket.work).collect::<Vec<_>>(), [second, third]);
+}
+
+pub async fn of_messages_of_two_threads_that_come_at_once_one_is_left(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    const MESSAGES: usize = 30;
+    let mut calls = Vec::new();
+    for turn in 0..MESSAGES {
+        let thread = ["one", "other"][turn / 2 % 2];
+        let draft = world.event(&inbox).in_thread(thread, ThreadPolicy::Queue);
+        let new = draft.instead_of("v").build();
+        let node = world.node(turn);
+        calls.push(tokio::spawn(async move { node.accept(vec![new]).await.remove(0) }));
+    }
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap(), Accepted::New);
+    }
+    assert_eq!(world.claim(&inbox).up_to(50).take().await.len(), 1);
 }
 
 pub async fn of_events_that_come_at_once_one_is_left(harness: &impl Harness) {

@@ -108,6 +108,19 @@ pub async fn messages_are_merged_into_the_job_that_waits(harness: &impl Harness)
     assert!(claimed.ticket.ordered);
 }
 
+pub async fn a_job_is_scheduled_only_while_its_thread_may_get_quieter(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    for policy in [Merge, Interrupt] {
+        let message =
+            |thread: &str| world.event(&inbox).in_thread(&format!("{thread} {policy:?}"), policy);
+        let at_once = world.said(message("loud")).await;
+        assert_eq!(world.state(inbox.tenant, at_once).await, State::Pending);
+        let later = world.said(message("quiet").after_quiet_s(50, 500)).await;
+        assert_eq!(world.state(inbox.tenant, later).await, State::Scheduled);
+    }
+}
+
 pub async fn while_a_job_runs_the_next_one_gathers_behind_it(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;

@@ -17,8 +17,8 @@ use wakepost_domain::{AuditId, EventId, ReceiptId, SourceId, TenantId, Timestamp
 use super::world::sealed;
 use crate::moves::{
     AuditEntry, Begin, Cap, CapScope, ClaimLane, ClaimRequest, Claimed, CoalesceKey, DedupKey,
-    Evidence, Guard, Idempotency, NewEvent, NewJob, NewOrder, NewReceipt, NewSequence, NewThread,
-    NewWork, OrderKey, Settle, Store, WorkMeta,
+    Evidence, Guard, Idempotency, Lineage, NewEvent, NewJob, NewOrder, NewReceipt, NewSequence,
+    NewThread, NewWork, OrderKey, Settle, Store, WorkMeta,
 };
 use crate::vault::Sealed;
 
@@ -41,11 +41,11 @@ pub struct Inbox {
 
 impl Inbox {
     pub fn tenant_cap(&self, limit: u32) -> Cap {
-        Cap { scope: CapScope::Tenant(self.tenant), limit }
+        Cap::running(CapScope::Tenant(self.tenant), limit)
     }
 
     pub fn source_cap(&self, limit: u32) -> Cap {
-        Cap { scope: CapScope::Source(self.source), limit }
+        Cap::running(CapScope::Source(self.source), limit)
     }
 }
 
@@ -57,6 +57,8 @@ pub struct EventDraft {
     order: Option<NewOrder>,
     thread: Option<NewThread>,
     coalesce: Option<CoalesceKey>,
+    callback_lane: Option<LaneId>,
+    lineage: Option<Lineage>,
 }
 
 impl EventDraft {
@@ -93,7 +95,15 @@ impl EventDraft {
             retry: None,
             our_fault: None,
         };
-        EventDraft { new, lane: inbox.lane, order: None, thread: None, coalesce: None }
+        EventDraft {
+            new,
+            lane: inbox.lane,
+            order: None,
+            thread: None,
+            coalesce: None,
+            callback_lane: None,
+            lineage: None,
+        }
     }
 
     /// A key that makes a repeat a duplicate; the first one is also shown.
@@ -177,10 +187,21 @@ impl EventDraft {
         self
     }
 
+    /// With a job whose outcome somebody wants to know.
+    pub fn calling_back(mut self, lane: LaneId) -> EventDraft {
+        self.callback_lane = Some(lane);
+        self
+    }
+
     /// One of several events of a shared body.
     pub fn part_of(mut self, body: EventId, index: u16) -> EventDraft {
         self.new.event.part = Some(Part { body, index });
         self.new.content = None;
+        self
+    }
+
+    pub fn led_to_by(mut self, lineage: Lineage) -> EventDraft {
+        self.lineage = Some(lineage);
         self
     }
 
@@ -204,8 +225,9 @@ impl From<EventDraft> for NewEvent {
         let key = draft.new.event.dedup_key.clone();
         let draft = if draft.new.dedup.is_empty() { draft.with_key(&key) } else { draft };
         let makes_job = draft.new.event.route == Route::Job;
-        let EventDraft { lane, order, thread, coalesce, .. } = draft;
-        let job = NewJob { lane, max_attempts: ATTEMPTS, order, thread, coalesce };
+        let EventDraft { lane, order, thread, coalesce, callback_lane, lineage, .. } = draft;
+        let max_attempts = ATTEMPTS;
+        let job = NewJob { lane, max_attempts, order, thread, coalesce, callback_lane, lineage };
         let job = makes_job.then_some(job);
         NewEvent { job, ..draft.new }
     }
@@ -402,5 +424,11 @@ pub fn end(ticket: &Ticket, ending: Ending) -> Settle {
 /// A request to act; a doubt about it holds the job.
 pub fn begin(ticket: &Ticket, key: &str) -> Begin {
     let description = Some(format!("would do {key}"));
-    Begin { ticket: *ticket, key: key.to_owned(), description, on_doubt: OnDoubt::Hold }
+    Begin {
+        ticket: *ticket,
+        key: key.to_owned(),
+        description,
+        on_doubt: OnDoubt::Hold,
+        draft: None,
+    }
 }

@@ -62,11 +62,14 @@ pub async fn a_new_effect_may_go_ahead(harness: &impl Harness) {
         state: EffectState::Begun,
         runner: Runner { work: ticket.work, fence: 1 },
         alive: true,
+        begun_nth: 1,
+        resolved_nth: None,
         description: Some("would do mail".to_owned()),
         result: None,
         error: None,
         begun_at: row.begun_at,
         resolved_at: None,
+        approval: None,
     };
     assert_eq!(row, expected);
 }

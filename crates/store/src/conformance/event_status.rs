@@ -102,6 +102,7 @@ pub async fn an_event_whose_first_work_is_a_replay_has_its_status(harness: &impl
         id: WorkId(world.id()),
         fresh_scope: false,
         input: None,
+        callback_lane: None,
         max_attempts: 3,
         audit: world.audit(inbox.tenant, "event.replay"),
     };

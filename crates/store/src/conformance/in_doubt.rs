@@ -48,6 +48,11 @@ impl<H: Harness> World<'_, H> {
         Resolve { tenant, work, key: key.to_owned(), committed, result, audit }
     }
 
+    /// An operator's word that it did not happen.
+    pub fn not_done(&self, tenant: TenantId, work: WorkId, key: &str) -> Resolve {
+        self.word(tenant, work, key, false)
+    }
+
     async fn resolve(&self, tenant: TenantId, work: WorkId, key: &str, yes: bool) -> Result<()> {
         self.store.resolve(self.word(tenant, work, key, yes)).await
     }

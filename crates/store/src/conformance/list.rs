@@ -85,6 +85,13 @@ macro_rules! conformance_list {
                 work_that_arrives_while_it_is_claimed_is_run_once,
                 a_lease_never_outlasts_the_run,
             ]
+            chaining: [
+                what_led_to_an_item_comes_with_its_claim,
+                what_led_to_a_received_event_comes_with_its_job,
+                an_item_that_too_many_agents_led_to_is_held_until_somebody_lets_it_go,
+                a_replay_keeps_how_many_agents_led_to_it_and_is_not_held_again,
+                changes_of_a_scopes_effects_are_numbered_as_they_come,
+            ]
             claiming_one: [
                 exactly_the_named_item_is_claimed,
                 of_many_that_claim_one_item_at_once_one_has_it,
@@ -102,6 +109,24 @@ macro_rules! conformance_list {
                 every_way_a_run_can_end_frees_its_place,
                 a_place_is_freed_once_however_often_its_end_is_told,
                 caps_hold_at_every_moment_and_never_drift,
+            ]
+            bounding: [
+                a_rate_lets_its_burst_start_and_then_one_at_a_time,
+                a_rate_counts_retries_and_rescued_runs_as_starts,
+                a_rate_holds_over_all_sources_and_lanes_of_a_tenant,
+                a_claim_that_finds_nothing_uses_up_no_rate_and_no_budget,
+                one_item_is_claimed_by_its_id_within_every_bound,
+                no_more_start_than_rates_and_budgets_allow_however_many_ask,
+                a_spent_budget_lets_nothing_run_until_the_next_day,
+                a_days_cost_is_what_its_runs_told_and_counts_each_once,
+                what_runs_cost_adds_up_to_what_the_job_does,
+                work_over_a_budget_is_held_only_once_it_is_spent,
+                an_operator_lets_work_go_that_no_budget_binds,
+                what_was_used_of_old_days_goes_with_their_runs,
+            ]
+            counting: [
+                live_work_is_counted_by_lane_and_state,
+                counting_stops_at_its_bound_and_says_so,
             ]
             leasing: [
                 a_heartbeat_extends_the_lease,
@@ -186,6 +211,31 @@ macro_rules! conformance_list {
                 of_many_operators_at_once_one_has_the_word,
                 another_tenant_has_no_word_on_an_effect,
                 a_released_job_is_held_again_by_the_same_doubt,
+            ]
+            approving: [
+                what_is_proposed_ends_the_run_and_waits,
+                the_call_that_proposed_may_be_repeated_and_no_other,
+                an_approved_effect_is_executed_once,
+                another_proposal_under_an_approved_key_asks_again,
+                an_approval_is_used_up_by_its_execution,
+                an_approved_effect_lost_in_a_crash_is_in_doubt,
+                what_is_safe_to_repeat_is_repeated_only_as_it_was_approved,
+                a_stale_lease_cannot_use_an_approval,
+                a_job_goes_on_only_when_nothing_is_undecided,
+                a_rejected_job_is_cancelled_and_says_why,
+                what_waits_for_a_person_blocks_its_order_key,
+                only_what_was_seen_is_decided_on,
+                only_a_job_that_waits_is_decided_on,
+                of_many_who_decide_at_once_one_has_the_word,
+                what_nobody_decides_on_is_cancelled_once,
+                what_was_decided_in_time_does_not_expire,
+                an_approval_is_good_for_a_time,
+                a_proposal_of_a_job_that_was_given_up_is_cleared_away,
+                a_replay_asks_for_itself,
+                a_source_that_is_switched_protects_what_runs,
+                what_is_asked_for_whole_stays_approved_through_retries,
+                a_job_asked_to_stop_proposes_nothing,
+                each_decision_is_in_the_audit_trail,
             ]
             working: [
                 an_item_is_made_as_it_was_asked_for,
@@ -277,7 +327,6 @@ macro_rules! conformance_list {
                 work_is_found_by_state,
                 work_is_found_by_kind_subject_and_time,
                 work_is_found_by_source_and_name,
-                replayed_dead_letters_can_be_left_out,
             ]
             records: [
                 runs_are_listed_oldest_first_with_their_evidence,
@@ -338,6 +387,7 @@ macro_rules! conformance_list {
                 a_reply_makes_a_job_only_in_a_thread_the_agent_is_in,
                 a_thread_is_forgotten_after_a_long_silence,
                 messages_are_merged_into_the_job_that_waits,
+                a_job_is_scheduled_only_while_its_thread_may_get_quieter,
                 while_a_job_runs_the_next_one_gathers_behind_it,
                 a_job_that_failed_is_not_merged_into,
                 a_job_waits_until_its_thread_is_quiet_but_not_for_ever,
@@ -356,10 +406,27 @@ macro_rules! conformance_list {
                 messages_from_two_nodes_at_once_are_one_job,
                 messages_and_claims_at_once_lose_no_message,
             ]
+            calling_back: [
+                every_end_of_a_run_makes_a_callback_once,
+                a_run_that_does_not_end_its_job_makes_none_yet,
+                an_expiry_and_a_sweep_make_callbacks,
+                giving_up_a_waiting_job_makes_its_callback,
+                a_job_nobody_waits_for_makes_none,
+                a_replay_calls_back_as_the_old_job_did,
+                many_ends_at_once_make_a_callback_each,
+            ]
+            giving_up: [
+                dead_letters_are_found_by_what_is_known_of_them,
+                what_was_replayed_or_purged_leaves_the_list,
+                a_purge_leaves_nothing_but_the_row,
+                a_purge_and_a_replay_at_once_do_one_of_the_two,
+            ]
             coalescing: [
                 a_newer_event_supersedes_a_queued_older_one,
                 what_runs_or_is_held_is_not_superseded,
                 superseding_the_first_of_an_order_key_lets_the_next_go,
+                superseding_the_first_of_another_thread_lets_its_next_go,
+                of_messages_of_two_threads_that_come_at_once_one_is_left,
                 of_events_that_come_at_once_one_is_left,
             ]
             sequencing: [
@@ -372,6 +439,26 @@ macro_rules! conformance_list {
                 keys_count_for_themselves_and_begin_anew_when_forgotten,
                 events_without_a_number_run_behind_those_that_wait,
                 shuffled_numbers_from_two_nodes_at_once_run_in_order,
+            ]
+            cancelling: [
+                an_event_cancels_the_jobs_that_wait_for_it,
+                only_a_new_event_cancels_and_one_without_a_job_does_too,
+                a_running_job_is_asked_to_stop_by_an_event,
+                what_stood_behind_a_cancelled_job_goes_on,
+                an_event_whose_own_job_has_to_do_with_others_cancels_too,
+                events_of_one_request_cancel_too,
+                events_that_come_at_once_cancel_a_job_once_and_all_are_stored,
+                a_subject_has_a_bounded_number_of_jobs_that_wait_for_an_event,
+                a_replay_waits_for_the_event_as_its_first_did,
+                all_live_jobs_of_a_subject_are_found_step_by_step,
+                many_jobs_are_given_up_as_each_would_be_alone,
+            ]
+            scheduling: [
+                a_schedule_is_kept_as_it_was_made,
+                a_schedule_is_made_once_under_an_idempotency_key,
+                a_schedule_is_due_from_its_tick_on,
+                a_tick_makes_one_job_over_all_nodes,
+                a_change_and_a_firing_do_not_undo_each_other,
             ]
             outliving: [
                 live_work_keeps_its_event_and_all_it_has,

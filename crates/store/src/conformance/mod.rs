@@ -9,17 +9,24 @@
 #![allow(clippy::unwrap_used, reason = "these are tests, though not compiled as such")]
 
 pub mod accepting;
+pub mod approving;
+pub mod bounding;
+pub mod calling_back;
+pub mod cancelling;
 pub mod capping;
+pub mod chaining;
 pub mod claiming;
 pub mod claiming_one;
 pub mod coalescing;
 pub mod conversing;
+pub mod counting;
 pub mod deduplicating;
 mod drafts;
 pub mod effects;
 pub mod event_status;
 pub mod fixtures;
 pub mod following;
+pub mod giving_up;
 pub mod in_doubt;
 pub mod keeping_up;
 pub mod keys;
@@ -36,6 +43,7 @@ pub mod records;
 pub mod registering;
 pub mod replaying;
 pub mod rescuing;
+pub mod scheduling;
 pub mod sequencing;
 pub mod settings;
 pub mod settling;

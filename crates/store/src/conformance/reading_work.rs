@@ -117,18 +117,3 @@ pub async fn work_is_found_by_source_and_name(harness: &impl Harness) {
     let filter = WorkFilter { name: Some("triage".to_owned()), ..WorkFilter::default() };
     assert_eq!(world.listed(inbox.tenant, filter).await, [triage]);
 }
-
-pub async fn replayed_dead_letters_can_be_left_out(harness: &impl Harness) {
-    let world = World::new(harness).await;
-    let inbox = world.inbox().await;
-    let first = world.ended(&inbox, given_up()).await;
-    let second = world.ended(&inbox, given_up()).await;
-    world.replayed(inbox.tenant, first, false).await;
-    let filter = |unreplayed| WorkFilter {
-        state: Some(State::DeadLetter),
-        unreplayed,
-        ..WorkFilter::default()
-    };
-    assert_eq!(world.listed(inbox.tenant, filter(true)).await, [second]);
-    assert_eq!(world.listed(inbox.tenant, filter(false)).await, [second, first]);
-}

@@ -19,6 +19,7 @@ impl<H: Harness> World<'_, H> {
             id: WorkId(self.id()),
             fresh_scope: false,
             input: None,
+            callback_lane: None,
             max_attempts: 4,
             audit: self.audit(tenant, "job.replay"),
         }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use wakepost_domain::approval::Mode;
+use wakepost_domain::callback::OwnCallback;
 use wakepost_domain::transition::Ending;
 use wakepost_domain::work::{HeldReason, State, WorkKind};
-use wakepost_domain::{EventId, WorkId};
+use wakepost_domain::{EventId, ScheduleId, Timestamp, WorkId};
 
 use super::Harness;
 use super::drafts::ATTEMPTS;
@@ -19,12 +21,20 @@ pub async fn an_item_is_made_as_it_was_asked_for(harness: &impl Harness) {
     let scope = world.id();
     let event = EventId(world.id());
     let meta = WorkMeta {
+        schedule_id: Some(ScheduleId(world.id())),
+        scheduled_for: Some(Timestamp::from_secs(1_800_000_000)),
+        cancel_on: Some("issues.*".to_owned()),
         owner: Some("ops@acme.example".to_owned()),
         parent_id: Some("job_1".to_owned()),
+        hops: 3,
+        trace: Some("4bf92f3577b34da6a3ce929d0e0e4736".to_owned()),
         order_key: Some("order 7".to_owned()),
         superseded_by: Some("job_2".to_owned()),
+        mode: Some(Mode::Draft),
         flags: vec!["late".to_owned()],
         name: Some("triage".to_owned()),
+        callback: Some(OwnCallback { url: "https://a.example/x".to_owned(), trusted: true }),
+        callback_lane: Some(inbox.lane),
     };
     let draft = world.job(&inbox).of_kind(WorkKind::Callback).of_event(event).about("zd:ticket:9");
     let mut new = draft.with_meta(meta.clone()).with_input("{\"n\":1}").tried_at_most(7).build();

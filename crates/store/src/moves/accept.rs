@@ -6,14 +6,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use wakepost_domain::event::{Event, Route};
 use wakepost_domain::lane::LaneId;
+use wakepost_domain::limits::CANCEL_ON_PER_SUBJECT_MAX;
 use wakepost_domain::receipt::{Evidence, OurFault, Verdict};
 use wakepost_domain::sequence::NO_NUMBER;
 use wakepost_domain::thread::{Quiet, ThreadPolicy};
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, WorkId};
 
-use super::work::{NewWork, WorkMeta};
-use crate::error::Result;
+use super::work::{Lineage, NewWork, WorkMeta};
+use crate::error::{Result, StoreError};
 use crate::vault::Sealed;
 
 /// What makes a repeat a duplicate: a hash over tenant, source and the key itself. 128 bits: another
@@ -49,7 +50,7 @@ impl OrderKey {
 }
 
 /// What makes a newer event supersede a queued older one: a hash over tenant, source, the value and what the
-/// events are put in order by. So one lock, the order key's, guards both.
+/// source puts its events in order by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoalesceKey(pub [u8; 16]);
 
@@ -63,6 +64,28 @@ impl CoalesceKey {
     ) -> CoalesceKey {
         let order = order.map_or([0; 16], |order| order.0);
         CoalesceKey(hash(tenant, b"coalesce", &source.to_bytes(), &[&order, value].concat()))
+    }
+}
+
+/// What an event finds the jobs by that it may cancel: a hash over tenant and subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CancelKey(pub [u8; 16]);
+
+impl CancelKey {
+    /// The key of a subject.
+    pub fn new(tenant: TenantId, subject: &str) -> CancelKey {
+        CancelKey(hash(tenant, b"cancel", &[], subject.as_bytes()))
+    }
+
+    /// The key of what an event is about.
+    pub(crate) fn of_event(event: &Event) -> Option<CancelKey> {
+        event.subject.as_deref().map(|subject| CancelKey::new(event.tenant, subject))
+    }
+
+    /// A subject has as many jobs that wait for an event as it may.
+    pub(crate) fn too_many() -> StoreError {
+        let most = CANCEL_ON_PER_SUBJECT_MAX;
+        StoreError::Limit(format!("a subject has at most {most} jobs with cancel_on"))
     }
 }
 
@@ -141,7 +164,8 @@ impl NewEvent {
             scope: None,
             subject: self.event.subject.clone(),
             order: job.order_key(),
-            meta: WorkMeta { order_key, ..WorkMeta::default() },
+            meta: WorkMeta { order_key, callback_lane: job.callback_lane, ..WorkMeta::default() }
+                .led_to_by(job.lineage.clone()),
             input: None,
             dedup: None,
         }
@@ -184,12 +208,19 @@ pub struct NewJob {
     pub thread: Option<NewThread>,
     /// What makes it supersede older jobs that wait.
     pub coalesce: Option<CoalesceKey>,
+    /// The lane of what tells its outcome, if somebody wants to know.
+    pub callback_lane: Option<LaneId>,
+    /// What led to it, where the request says so.
+    pub lineage: Option<Lineage>,
 }
 
 impl NewJob {
-    /// Whether it has to do with no other job.
+    /// Whether it has to do with no other job, and nothing led to it.
     pub(crate) fn is_plain(&self) -> bool {
-        self.order.is_none() && self.thread.is_none() && self.coalesce.is_none()
+        self.order.is_none()
+            && self.thread.is_none()
+            && self.coalesce.is_none()
+            && self.lineage.is_none()
     }
 
     /// Whether an order key is all it has to do with others by.
@@ -203,12 +234,6 @@ impl NewJob {
         let thread = self.thread.as_ref().filter(|thread| thread.policy != ThreadPolicy::Off);
         let of_thread = thread.map(|thread| thread.key);
         self.order.as_ref().map(|order| order.key).or(of_thread)
-    }
-
-    /// What must be locked while it takes its place among others.
-    pub(crate) fn lock(&self) -> Option<[u8; 16]> {
-        let order = self.order_key().map(|key| key.0);
-        order.or(self.coalesce.map(|key| key.0))
     }
 }
 
@@ -285,7 +310,8 @@ pub struct NewReceipt {
 pub enum Accepted {
     /// Stored, with the job it asked for.
     New,
-    /// Stored, with the job it asked for. What that superseded stood before an item of this lane, which may go now.
+    /// Stored, with the job it asked for. What that superseded, or the event cancelled, stood before an item of this
+    /// lane, which may go now.
     NewBefore(LaneId),
     /// Stored. It joined an earlier event's job.
     Joined {
@@ -311,6 +337,11 @@ impl Accepted {
     /// Whether it was stored now.
     pub fn is_new(self) -> bool {
         !matches!(self, Accepted::Duplicate { .. })
+    }
+
+    /// As it is, and an item of this lane may go now. Where there is no room to say so, the next resync finds it.
+    pub(crate) fn before(self, lane: LaneId) -> Accepted {
+        if self == Accepted::New { Accepted::NewBefore(lane) } else { self }
     }
 
     /// What an event led to that asked for this.

@@ -1,51 +1,74 @@
 //! The moves, by room: what each takes, answers and promises.
 
 mod accept;
+mod approvals;
+pub mod callback;
+mod caps;
+mod dead_letters;
 mod effects;
 mod fixtures;
 mod operations;
 mod queue;
 mod read;
 mod registration;
+mod schedules;
 mod settings;
+mod stats;
 mod upkeep;
 mod work;
 
 pub(crate) use accept::Spot;
 pub use accept::{
-    Accepted, CoalesceKey, DedupKey, Ledger, NewEvent, NewJob, NewOrder, NewReceipt, NewSequence,
-    NewThread, OrderKey, Received, SharedBody,
+    Accepted, CancelKey, CoalesceKey, DedupKey, Ledger, NewEvent, NewJob, NewOrder, NewReceipt,
+    NewSequence, NewThread, OrderKey, Received, SharedBody,
 };
+pub(crate) use approvals::UNDECIDED;
+pub use approvals::{
+    ApprovalRow, Approvals, Ask, Decide, Decided, Draft, Overdue, SeenProposal, proposal_hash,
+};
+pub(crate) use caps::names;
+pub use caps::{Bound, Cap, CapScope, Caps, Count, Counts};
+pub use dead_letters::{DeadFilter, DeadLetters};
 pub use effects::{Begin, BeginOutcome, EffectRow, Effects, Resolve};
 pub use fixtures::{Fixture, Fixtures};
 pub use operations::{Operation, OperationKind, OperationStep, Operations};
 pub use queue::{
-    Cap, CapScope, ClaimLane, ClaimRequest, Claimed, Evidence, Expanded, Guard, Heartbeat,
-    HeartbeatAnswer, Item, Progress, Queue, Settle, Settled,
+    ClaimLane, ClaimRequest, Claimed, Evidence, Expanded, Guard, Heartbeat, HeartbeatAnswer, Item,
+    Progress, Queue, Settle, Settled,
 };
 pub use read::{
     Cursor, EventFilter, EventRow, JobState, Page, ProgressRow, Reading, ReceiptRow, WorkFilter,
     WorkRow,
 };
 pub use registration::{Registrations, Renewal, SourceState};
+pub use schedules::{Firing, Schedule, Schedules};
 pub use settings::{
     AuditEntry, AuditRow, Idempotency, KeyRecord, Once, Replayed, Settings, SourceRecord,
 };
+pub use stats::{LiveCount, LiveCounts, Stats};
 pub use upkeep::{DueLane, Expired, PruneBefore, Pruned, StatCount, Upkeep};
-pub use work::{CancelOutcome, NewWork, Replay, ReplayFrom, WorkMeta, WorkMoves};
+pub use work::{
+    CancelOutcome, HOP_LIMIT, Lineage, NewWork, Replay, ReplayFrom, SubjectStep, WorkMeta,
+    WorkMoves,
+};
 
 /// Everything a database must be able to do.
 pub trait Store:
     Ledger
     + Queue
     + Effects
+    + Approvals
     + WorkMoves
     + Settings
     + Fixtures
     + Operations
+    + DeadLetters
     + Registrations
+    + Schedules
     + Reading
     + Upkeep
+    + Caps
+    + Stats
     + Send
     + Sync
     + 'static
@@ -56,13 +79,18 @@ impl<T> Store for T where
     T: Ledger
         + Queue
         + Effects
+        + Approvals
         + WorkMoves
         + Settings
         + Fixtures
         + Operations
+        + DeadLetters
         + Registrations
+        + Schedules
         + Reading
         + Upkeep
+        + Caps
+        + Stats
         + Send
         + Sync
         + 'static

@@ -15,12 +15,18 @@ use crate::error::Result;
 pub enum OperationKind {
     /// Events are run again.
     InboxReplay = 0,
+    /// Dead letters are tried again.
+    DeadLetterReplay = 1,
+    /// Dead letters are purged.
+    DeadLetterPurge = 2,
 }
 
 impl OperationKind {
     /// From storage.
     pub fn from_code(code: i16) -> Option<OperationKind> {
-        (code == OperationKind::InboxReplay as i16).then_some(OperationKind::InboxReplay)
+        use OperationKind::{DeadLetterPurge, DeadLetterReplay, InboxReplay};
+        let known = [InboxReplay, DeadLetterReplay, DeadLetterPurge];
+        known.into_iter().find(|kind| *kind as i16 == code)
     }
 }
 

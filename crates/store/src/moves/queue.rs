@@ -7,40 +7,13 @@ use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::transition::Settlement;
 use wakepost_domain::work::{State, WorkKind};
-use wakepost_domain::{EventId, SourceId, TenantId, Timestamp, Ulid, WorkId};
+use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId};
 
+use super::caps::Cap;
 use super::settings::{Idempotency, Once};
-use super::work::NewWork;
+use super::work::{NewWork, WorkMeta};
 use crate::error::Result;
 use crate::vault::Sealed;
-
-/// What a bound on running items counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CapScope {
-    /// All of a tenant's.
-    Tenant(TenantId),
-    /// All of a source's.
-    Source(SourceId),
-}
-
-impl CapScope {
-    /// The counter's name in the database.
-    pub fn text(self) -> String {
-        match self {
-            CapScope::Tenant(tenant) => format!("tenant:{}", tenant.0),
-            CapScope::Source(source) => source.to_string(),
-        }
-    }
-}
-
-/// A bound on running items. The claim itself checks and counts it, so it holds at every committed state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cap {
-    /// What it counts.
-    pub scope: CapScope,
-    /// How many may run.
-    pub limit: u32,
-}
 
 /// One lane's part in a claim.
 #[derive(Debug, Clone)]
@@ -53,7 +26,7 @@ pub struct ClaimLane {
     pub lease: Duration,
     /// How long each run may last in all.
     pub run_timeout: Duration,
-    /// The bounds that apply, at most one of each scope's kind.
+    /// The bounds that apply, at most one of each kind for each scope.
     pub caps: Vec<Cap>,
 }
 
@@ -90,6 +63,8 @@ pub struct Claimed {
     pub scope: Ulid,
     /// When the lease ends unless it is extended.
     pub lease_expires_at: Timestamp,
+    /// What it carries besides.
+    pub meta: WorkMeta,
 }
 
 /// A worker's sign of life.

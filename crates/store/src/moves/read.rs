@@ -6,8 +6,11 @@ use wakepost_domain::event::Event;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::receipt::{Evidence, Verdict};
 use wakepost_domain::run::Run;
+use wakepost_domain::source;
 use wakepost_domain::work::{HeldReason, State, WorkKind};
-use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId};
+use wakepost_domain::{
+    EventId, OperationId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId,
+};
 
 use super::accept::OrderKey;
 use super::work::{NewWork, WorkMeta};
@@ -75,8 +78,6 @@ pub struct WorkFilter {
     pub thread: Option<String>,
     /// Not before.
     pub since: Option<Timestamp>,
-    /// Only what was not replayed.
-    pub unreplayed: bool,
 }
 
 /// One work item, live or finished.
@@ -128,6 +129,8 @@ pub struct WorkRow {
     pub finished_at: Option<Timestamp>,
     /// What it was replayed as.
     pub replayed_as: Option<WorkId>,
+    /// Which operation purged it: its row is all that is left.
+    pub purged_by: Option<OperationId>,
 }
 
 impl WorkRow {
@@ -139,7 +142,7 @@ impl WorkRow {
             tenant: item.tenant,
             kind: item.kind,
             lane: item.lane,
-            state: if later.is_some() { State::Scheduled } else { State::Pending },
+            state: item.first_state(later),
             run_at: later.unwrap_or(now),
             attempts: 0,
             max_attempts: item.max_attempts,
@@ -149,7 +152,7 @@ impl WorkRow {
             subject: item.subject.clone(),
             order: item.order,
             behind: false,
-            held: None,
+            held: item.meta.held(),
             last_error: None,
             meta: item.meta.clone(),
             worker: None,
@@ -158,6 +161,23 @@ impl WorkRow {
             cancel_requested: false,
             finished_at: None,
             replayed_as: None,
+            purged_by: None,
+        }
+    }
+
+    /// Whether an event makes it pointless.
+    pub(crate) fn is_cancelled_by(&self, event: &Event) -> bool {
+        let wanted = self.meta.cancel_on.as_deref();
+        self.tenant == event.tenant
+            && self.subject == event.subject
+            && wanted.is_some_and(|pattern| source::matches(pattern, &event.event_type))
+    }
+
+    /// Why it ends, or is asked to.
+    pub(crate) fn cancel_reason(&self, by: EventId) -> String {
+        match self.state {
+            State::Running => format!("asked to stop: cancelled by {by}"),
+            _ => format!("cancelled by {by}"),
         }
     }
 
@@ -180,6 +200,8 @@ pub struct JobState {
     pub reply: Option<Sealed>,
     /// What it cost so far.
     pub cost: Option<f64>,
+    /// The tick of the schedule that made it.
+    pub scheduled_for: Option<Timestamp>,
 }
 
 /// One kept request.

@@ -2,11 +2,13 @@
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use wakepost_domain::approval::Mode;
+use wakepost_domain::callback::OwnCallback;
 use wakepost_domain::lane::LaneId;
-use wakepost_domain::work::WorkKind;
-use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId};
+use wakepost_domain::work::{HeldReason, State, WorkKind};
+use wakepost_domain::{EventId, ScheduleId, TenantId, Timestamp, Ulid, WorkId};
 
-use super::accept::{DedupKey, OrderKey};
+use super::accept::{CancelKey, DedupKey, OrderKey};
 use super::settings::{AuditEntry, Idempotency, Once};
 use crate::error::Result;
 use crate::vault::Sealed;
@@ -24,18 +26,85 @@ pub struct WorkMeta {
     /// The work that led to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<String>,
+    /// How many agents led to it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub hops: u32,
+    /// The trace it belongs to, where that is not its event's or its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// Its order key, in the caller's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order_key: Option<String>,
     /// The item that took its place before it ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<String>,
+    /// Whether a person must agree before it acts, by its maker's word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
     /// What is unusual about it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
+    /// The schedule that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule_id: Option<ScheduleId>,
+    /// Which of its ticks did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduled_for: Option<Timestamp>,
+    /// An event of this type, or that fits this pattern, with the same subject cancels it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_on: Option<String>,
+    /// Where its outcome goes, where it names that for itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callback: Option<OwnCallback>,
+    /// The lane of what tells its outcome, which its end makes; none: nobody wants to know. A column of its own,
+    /// since the end of every item looks at it.
+    #[serde(skip)]
+    pub callback_lane: Option<LaneId>,
+}
+
+fn is_zero(hops: &u32) -> bool {
+    *hops == 0
+}
+
+/// What an item flagged with this waits for: an operator must let it go on, since too many agents led to it.
+pub const HOP_LIMIT: &str = "hop_limit";
+
+/// What led to a new item.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lineage {
+    /// The job whose agent asked for it.
+    pub parent_id: Option<String>,
+    /// How many agents led to it.
+    pub hops: u32,
+    /// The trace it goes on with.
+    pub trace: Option<String>,
+    /// Whether these are too many.
+    pub over: bool,
 }
 
 impl WorkMeta {
+    /// As it is stored; most items carry nothing.
+    pub(crate) fn text(&self) -> Option<String> {
+        let text = serde_json::to_string(self).expect("plain data");
+        (text != "{}").then_some(text)
+    }
+
+    /// The same, of an item that was led to.
+    pub fn led_to_by(self, lineage: Option<Lineage>) -> WorkMeta {
+        let Some(Lineage { parent_id, hops, trace, over }) = lineage else {
+            return self;
+        };
+        let flags = over.then(|| HOP_LIMIT.to_owned());
+        let flags = self.flags.into_iter().chain(flags).collect();
+        WorkMeta { parent_id, hops, trace, flags, ..self }
+    }
+
+    /// Why a new item waits for an operator from the start.
+    pub(crate) fn held(&self) -> Option<HeldReason> {
+        let over = self.flags.iter().any(|flag| flag == HOP_LIMIT);
+        over.then_some(HeldReason::HopLimit)
+    }
+
     /// What the item's replay carries: what was unusual about the old one is no longer so.
     pub(crate) fn replayed(self, old: String) -> WorkMeta {
         WorkMeta { parent_id: Some(old), superseded_by: None, flags: Vec::new(), ..self }
@@ -71,6 +140,43 @@ pub struct NewWork {
     pub input: Option<Sealed>,
     /// What makes a repeat return the first, and until when.
     pub dedup: Option<(DedupKey, Timestamp)>,
+}
+
+impl NewWork {
+    /// What an event finds it by that may cancel it.
+    pub(crate) fn cancel_key(&self) -> Option<CancelKey> {
+        let subject = self.subject.as_deref().filter(|_| self.meta.cancel_on.is_some())?;
+        Some(CancelKey::new(self.tenant, subject))
+    }
+
+    /// Where it stands once it is made: held, waiting for its time, or ready.
+    pub(crate) fn first_state(&self, later: Option<Timestamp>) -> State {
+        match (self.meta.held(), later) {
+            (Some(_), _) => State::Held,
+            (None, Some(_)) => State::Scheduled,
+            (None, None) => State::Pending,
+        }
+    }
+}
+
+/// A part of a tenant's live items that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubjectStep {
+    /// The jobs about the subject.
+    pub found: Vec<WorkId>,
+    /// Where to look on; none: all were seen.
+    pub next: Option<WorkId>,
+}
+
+impl SubjectStep {
+    /// From what was looked at, in the order of ids: which item, and whether it is one.
+    pub(crate) fn of(seen: Vec<(WorkId, bool)>, rows_max: u32) -> SubjectStep {
+        let last = seen.last().map(|(id, _)| *id);
+        SubjectStep {
+            next: last.filter(|_| seen.len() >= rows_max as usize),
+            found: seen.into_iter().filter(|(_, fits)| *fits).map(|(id, _)| id).collect(),
+        }
+    }
 }
 
 /// What cancelling came to.
@@ -119,6 +225,8 @@ pub struct Replay {
     pub input: Option<Sealed>,
     /// How often the new item may be tried.
     pub max_attempts: i32,
+    /// The lane of what tells its outcome, if it is an event's first. Any other has it from the old one.
+    pub callback_lane: Option<LaneId>,
     /// Who replays, and why.
     pub audit: AuditEntry,
 }
@@ -142,6 +250,23 @@ pub trait WorkMoves {
         work: WorkId,
         audit: AuditEntry,
     ) -> Result<CancelOutcome>;
+
+    /// Gives up those of these items that still live, all in one transaction, and answers what that came to.
+    async fn cancel_many(
+        &self,
+        tenant: TenantId,
+        works: Vec<WorkId>,
+        audit: Option<AuditEntry>,
+    ) -> Result<Vec<CancelOutcome>>;
+
+    /// Looks at the next few live items of a tenant, in the order of their ids, and picks the jobs about a subject.
+    async fn live_of_subject(
+        &self,
+        tenant: TenantId,
+        subject: String,
+        after: Option<WorkId>,
+        rows_max: u32,
+    ) -> Result<SubjectStep>;
 
     /// Lets a held item go on; answers its lane.
     async fn release(&self, tenant: TenantId, work: WorkId, audit: AuditEntry) -> Result<LaneId>;

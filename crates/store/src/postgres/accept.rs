@@ -1,6 +1,7 @@
 //! Accepting: event, dedup keys, job and receipt in one statement.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
@@ -10,6 +11,7 @@ use wakepost_domain::event::Route;
 use wakepost_domain::{EventId, Timestamp, WorkId};
 
 use super::batch::Verb;
+use super::cancelling::{self, key_of};
 use super::fault::Fault;
 use super::placing::{Fresh, joined_works, place, placed_before};
 use super::receipts::{Known, count_known, count_repeats, insert_rejections, trim_rejections};
@@ -28,18 +30,24 @@ const ROUNDS_MAX: usize = 8;
 #[async_trait]
 impl Ledger for Postgres {
     async fn accept(&self, batch: Vec<NewEvent>) -> Vec<Received> {
-        if batch.iter().all(|new| new.placed_job().is_none()) {
-            return self.inner.accepts.submit(batch).await;
-        }
-        // What has to do with others holds a lock, which a statement shared with others cannot.
+        let batch: Vec<Arc<NewEvent>> = batch.into_iter().map(Arc::new).collect();
+        let plain = batch.iter().filter(|new| new.placed_job().is_none()).cloned().collect();
+        let mut together = self.inner.accepts.submit(plain).await.into_iter();
         let mut answers = Vec::with_capacity(batch.len());
         for new in batch {
-            let answer = match new.placed_job().is_some() {
-                true => self.in_transaction(None, std::slice::from_ref(&new)).await,
-                false => self.inner.accepts.submit(vec![new]).await.into_iter().collect(),
+            let answer = match new.placed_job() {
+                None => together.next().unwrap_or(Err(StoreError::Busy)),
+                Some(_) => Ok(Stored::Alone),
             };
-            let one = answer.and_then(|mut one| one.pop().ok_or(StoreError::Busy));
-            answers.push(one);
+            // What has to do with others holds a lock, which a statement shared with others cannot.
+            answers.push(match answer {
+                Ok(Stored::Alone) => {
+                    let one = self.in_transaction(None, std::slice::from_ref(&*new)).await;
+                    one.and_then(|mut one| one.pop().ok_or(StoreError::Busy))
+                }
+                Ok(Stored::As(accepted)) => Ok(accepted),
+                Err(error) => Err(error),
+            });
         }
         answers
     }
@@ -70,7 +78,7 @@ impl Postgres {
         events: &[NewEvent],
     ) -> Result<Vec<Accepted>> {
         let shared = body.map_or(0, |body| body.content.len());
-        let own: usize = events.iter().map(Accept::bytes).sum();
+        let own: usize = events.iter().map(content_bytes).sum();
         let _place = self.inner.admission.enter(shared + own)?;
         for _ in 1..TRIES {
             match together(&mut self.hot().await?, body, events).await {
@@ -82,6 +90,19 @@ impl Postgres {
     }
 }
 
+fn content_bytes(new: &NewEvent) -> usize {
+    new.content.as_ref().map_or(0, Sealed::len)
+}
+
+/// What became of an event in a statement that it shares with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// It was answered.
+    As(Accepted),
+    /// Nothing: jobs wait for an event about its subject, so that it needs a transaction of its own.
+    Alone,
+}
+
 /// The verb behind [`Ledger::accept`].
 #[derive(Default)]
 pub struct Accept {
@@ -91,23 +112,25 @@ pub struct Accept {
 }
 
 impl Verb for Accept {
-    type Item = NewEvent;
-    type Answer = Accepted;
+    type Item = Arc<NewEvent>;
+    type Answer = Stored;
 
-    fn bytes(item: &NewEvent) -> usize {
-        item.content.as_ref().map_or(0, Sealed::len)
+    fn bytes(item: &Arc<NewEvent>) -> usize {
+        content_bytes(item)
     }
 
     async fn run(
         &self,
         client: &mut Client,
-        items: &[NewEvent],
-    ) -> std::result::Result<Vec<Received>, Fault> {
+        items: &[Arc<NewEvent>],
+    ) -> std::result::Result<Vec<Result<Stored>>, Fault> {
+        let items: Vec<&NewEvent> = items.iter().map(|item| &**item).collect();
         let answers = match self.repeats_lately.load(Ordering::Relaxed) {
-            true => accept_repeats(client, items).await?,
-            false => accept(client, items, vec![None; items.len()]).await?,
+            true => accept_repeats(client, &items).await?,
+            false => accept(client, &items, vec![None; items.len()], Way::Shared).await?,
         };
-        let repeats = answers.iter().filter(|answer| !answer.is_new()).count();
+        let is_repeat = |answer: &&Stored| matches!(answer, Stored::As(Accepted::Duplicate { .. }));
+        let repeats = answers.iter().filter(is_repeat).count();
         self.repeats_lately.store(repeats * 2 > items.len(), Ordering::Relaxed);
         Ok(answers.into_iter().map(Ok).collect())
     }
@@ -120,9 +143,26 @@ async fn together(
     events: &[NewEvent],
 ) -> std::result::Result<Vec<Accepted>, Fault> {
     let tx = client.transaction().await?;
-    let known = look_up(&tx, events).await?;
-    let mut answers = accept(&tx, events, known.clone()).await?;
+    let items: Vec<&NewEvent> = events.iter().collect();
+    let LookedUp { known, cancels } = look_up(&tx, &items).await?;
+    let stored = accept(&tx, &items, known.clone(), Way::Alone).await?;
+    let mut answers: Vec<Accepted> = stored
+        .into_iter()
+        .map(|stored| match stored {
+            Stored::As(accepted) => Ok(accepted),
+            Stored::Alone => Err(StoreError::Busy),
+        })
+        .collect::<Result<_>>()?;
+    // Known under its own id: the commit of an earlier try arrived, and cancelled what it had to.
+    let cancelling = !cancels.is_empty() && known.iter().any(Option::is_none);
+    let pointless = match cancelling {
+        true => cancelling::lock(&tx, &cancels, events).await?,
+        false => Vec::new(),
+    };
     place_new(&tx, events, &known, &mut answers).await?;
+    if !pointless.is_empty() {
+        cancelling::cancel_by(&tx, &pointless, events, &mut answers).await?;
+    }
     if let Some(body) = body.filter(|_| answers.iter().any(|answer| answer.is_new())) {
         execute(
             &tx,
@@ -140,14 +180,14 @@ async fn together(
 /// As [`accept`], for what is likely to be there already.
 async fn accept_repeats(
     client: &impl GenericClient,
-    items: &[NewEvent],
-) -> std::result::Result<Vec<Accepted>, Fault> {
+    items: &[&NewEvent],
+) -> std::result::Result<Vec<Stored>, Fault> {
     let Known { firsts, counted } = count_known(client, items).await?;
     let Some(routes) = counted else {
-        return accept(client, items, firsts).await;
+        return accept(client, items, firsts, Way::Shared).await;
     };
     failpoint::pass_async("accept.on_conflict").await?;
-    answers(client, items, firsts.into_iter().flatten().collect(), &routes).await
+    answers(client, items, firsts, &routes).await
 }
 
 /// Gives the jobs that have to do with others their places.
@@ -194,19 +234,26 @@ async fn place_new(
     Ok(())
 }
 
+/// Whether others share the statement: then an event that cancels jobs is left out of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Shared,
+    Alone,
+}
+
 /// Stores what is new and counts what is not.
 async fn accept(
     client: &impl GenericClient,
-    items: &[NewEvent],
+    items: &[&NewEvent],
     known: Vec<Option<EventId>>,
-) -> std::result::Result<Vec<Accepted>, Fault> {
-    let firsts = store(client, items, known).await?;
+    way: Way,
+) -> std::result::Result<Vec<Stored>, Fault> {
+    let firsts = store(client, items, known, way).await?;
     let repeats: Vec<(&NewEvent, EventId)> = items
         .iter()
         .zip(&firsts)
         // Its own id: the commit of an earlier try arrived although it was reported as failed.
-        .filter(|(item, first)| item.event.id != **first)
-        .map(|(item, first)| (item, *first))
+        .filter_map(|(item, first)| Some((*item, first.filter(|first| item.event.id != *first)?)))
         .collect();
     let routes = match repeats.is_empty() {
         true => HashMap::new(),
@@ -218,19 +265,21 @@ async fn accept(
     answers(client, items, firsts, &routes).await
 }
 
-/// What each item is answered, given the first of its kind and what the firsts of repeats led to.
+/// What each item is answered, given the first of its kind, unless it was left out, and what the firsts of repeats
+/// led to.
 async fn answers(
     client: &impl GenericClient,
-    items: &[NewEvent],
-    firsts: Vec<EventId>,
+    items: &[&NewEvent],
+    firsts: Vec<Option<EventId>>,
     routes: &HashMap<EventId, i16>,
-) -> std::result::Result<Vec<Accepted>, Fault> {
+) -> std::result::Result<Vec<Stored>, Fault> {
     let joined = routes.iter().filter(|(_, route)| **route == Route::Joined as i16);
     let joined: Vec<EventId> = joined.map(|(event, _)| *event).collect();
     let joined = joined_works(client, &joined).await?;
-    let answer = |(item, first): (&NewEvent, EventId)| match item.event.id == first {
-        true => Accepted::New,
-        false => Accepted::Duplicate { of: first, job: job_of(first, routes, &joined) },
+    let answer = |(item, first): (&&NewEvent, Option<EventId>)| match first {
+        None => Stored::Alone,
+        Some(first) if item.event.id == first => Stored::As(Accepted::New),
+        Some(of) => Stored::As(Accepted::Duplicate { of, job: job_of(of, routes, &joined) }),
     };
     Ok(items.iter().zip(firsts).map(answer).collect())
 }
@@ -249,42 +298,64 @@ fn job_of(
     }
 }
 
-/// Says of each item which event is the first of its kind, where that was there before this batch.
+/// What was there before a request of its own transaction.
+struct LookedUp {
+    /// Of each item, which event is the first of its kind.
+    known: Vec<Option<EventId>>,
+    /// What jobs wait for that the request may cancel.
+    cancels: Vec<Uuid>,
+}
+
 async fn look_up(
     client: &impl GenericClient,
-    items: &[NewEvent],
-) -> std::result::Result<Vec<Option<EventId>>, Fault> {
+    items: &[&NewEvent],
+) -> std::result::Result<LookedUp, Fault> {
+    let subjects: BTreeSet<Uuid> = items.iter().filter_map(|item| key_of(item)).collect();
+    let subjects: Vec<Uuid> = subjects.into_iter().collect();
     let keys: Vec<Uuid> = items.iter().flat_map(|item| &item.dedup).map(key_uuid).collect();
     let rows = query(
         client,
         "SELECT d.key, d.event_id FROM unnest($1::uuid[]) AS k (key)
-         JOIN dedup_keys d ON d.key = k.key AND d.expires_at > wakepost_now()",
-        &[&keys],
+         JOIN dedup_keys d ON d.key = k.key AND d.expires_at > wakepost_now()
+         UNION ALL
+         SELECT s.key, NULL FROM unnest($2::uuid[]) AS s (key)
+         CROSS JOIN LATERAL (SELECT 1 FROM work w WHERE w.cancel_key = s.key LIMIT 1) w",
+        &[&keys, &subjects],
     )
     .await?;
-    let mut known = HashMap::new();
+    let (mut known, mut cancels) = (HashMap::new(), Vec::new());
     for row in &rows {
-        known.insert(get::<Uuid>(row, 0)?, EventId(ulid(get(row, 1)?)));
+        match get::<Option<Uuid>>(row, 1)? {
+            Some(first) => drop(known.insert(get::<Uuid>(row, 0)?, EventId(ulid(first)))),
+            None => cancels.push(get(row, 0)?),
+        }
     }
     let first = |item: &NewEvent| item.dedup.iter().find_map(|key| known.get(&key_uuid(key)));
-    Ok(items.iter().map(|item| first(item).copied()).collect())
+    Ok(LookedUp { known: items.iter().map(|item| first(item).copied()).collect(), cancels })
 }
 
-/// Stores what is new, and says of each item which event is the first of its kind: itself, if it is new.
+/// Stores what is new, and says of each item which event is the first of its kind: itself, if it is new. None: it
+/// was left out, since it cancels jobs.
 async fn store(
     client: &impl GenericClient,
-    items: &[NewEvent],
+    items: &[&NewEvent],
     mut firsts: Vec<Option<EventId>>,
-) -> std::result::Result<Vec<EventId>, Fault> {
+    way: Way,
+) -> std::result::Result<Vec<Option<EventId>>, Fault> {
+    let mut left_out = HashSet::new();
     for _ in 0..ROUNDS_MAX {
-        let open: Vec<usize> = (0..items.len()).filter(|index| firsts[*index].is_none()).collect();
+        let is_open = |index: &usize| firsts[*index].is_none() && !left_out.contains(index);
+        let open: Vec<usize> = (0..items.len()).filter(is_open).collect();
         if open.is_empty() {
-            return Ok(firsts.into_iter().flatten().collect());
+            return Ok(firsts);
         }
         let fold = Fold::of(items, &open);
-        let stored = insert(client, items, &fold).await?;
+        let stored = insert(client, items, &fold, way).await?;
         for index in open {
             firsts[index] = stored.first_of(items, &fold, index);
+            if firsts[index].is_none() && stored.leaves_out(items, &fold, index) {
+                left_out.insert(index);
+            }
         }
     }
     Err(Fault::Again(StoreError::Busy))
@@ -299,7 +370,7 @@ struct Fold {
 }
 
 impl Fold {
-    fn of(items: &[NewEvent], open: &[usize]) -> Fold {
+    fn of(items: &[&NewEvent], open: &[usize]) -> Fold {
         let mut fold =
             Fold { owners: BTreeMap::new(), leaders: Vec::new(), follows: HashMap::new() };
         for &index in open {
@@ -321,22 +392,33 @@ impl Fold {
         }
         fold
     }
+
+    /// The event that an item stands or falls with: its own, if it leads.
+    fn leader_of(&self, items: &[&NewEvent], index: usize) -> EventId {
+        items[self.follows.get(&index).copied().unwrap_or(index)].event.id
+    }
 }
 
 /// What one round found and did.
-struct Stored {
+struct Round {
     known: HashMap<Uuid, EventId>,
     new: HashSet<EventId>,
+    /// Events that cancel jobs.
+    left_out: HashSet<EventId>,
 }
 
-impl Stored {
-    fn first_of(&self, items: &[NewEvent], fold: &Fold, index: usize) -> Option<EventId> {
-        let own = items[index].event.id;
+impl Round {
+    fn first_of(&self, items: &[&NewEvent], fold: &Fold, index: usize) -> Option<EventId> {
         let known = items[index].dedup.iter().find_map(|key| self.known.get(&key_uuid(key)));
-        let leader = fold.follows.get(&index).map_or(own, |leader| items[*leader].event.id);
+        let leader = fold.leader_of(items, index);
         // None: the one it follows is itself a duplicate, or another node took the key just now. The
         // next round sees more.
         known.copied().or_else(|| self.new.contains(&leader).then_some(leader))
+    }
+
+    /// A copy of one that is left out comes after it, or it would be stored in its place.
+    fn leaves_out(&self, items: &[&NewEvent], fold: &Fold, index: usize) -> bool {
+        self.left_out.contains(&fold.leader_of(items, index))
     }
 }
 
@@ -347,6 +429,9 @@ fn key_uuid(key: &DedupKey) -> Uuid {
 /// The look-up only answers duplicates and spares their rows: the unique index is the arbiter. Keys are
 /// taken in their order, since two batches that take them in different orders can deadlock. An event that
 /// got only some of its keys makes the statement fail and leave nothing; run again, it sees the other's.
+///
+/// An event that jobs may wait for takes no keys, and so is not stored: they end in its own transaction. Jobs that wait
+/// for events are rare, and only they are in the index that is looked at.
 const INSERT: &str = "
 WITH clock AS MATERIALIZED (
   SELECT wakepost_now() AS now
@@ -356,11 +441,15 @@ WITH clock AS MATERIALIZED (
 ), known AS MATERIALIZED (
   SELECT k.key, k.event_id, d.event_id AS first
   FROM key k JOIN dedup_keys d ON d.key = k.key AND d.expires_at > (SELECT now FROM clock)
+), cancels AS MATERIALIZED (
+  SELECT c.id FROM unnest($5::uuid[], $24::uuid[]) AS c (id, key)
+  CROSS JOIN LATERAL (SELECT 1 FROM work w WHERE w.cancel_key = c.key LIMIT 1) w
 ), taken AS (
   INSERT INTO dedup_keys AS d (key, tenant, event_id, expires_at)
   SELECT key, tenant, event_id, expires_at FROM key
   WHERE event_id IS NOT NULL
     AND event_id NOT IN (SELECT event_id FROM known WHERE event_id IS NOT NULL)
+    AND event_id NOT IN (SELECT id FROM cancels)
   ORDER BY key
   ON CONFLICT (key) DO UPDATE SET tenant = excluded.tenant, event_id = excluded.event_id,
                                   expires_at = excluded.expires_at
@@ -374,10 +463,10 @@ WITH clock AS MATERIALIZED (
   FROM unnest($5::uuid[], $6::int[], $7::uuid[], $8::text[], $9::text[], $10::smallint[],
               $11::boolean[], $12::text[], $13::bigint[], $14::bytea[], $15::text[], $16::int[],
               $17::bytea[], $18::bigint[], $19::int[], $20::uuid[], $21::smallint[],
-              $22::bigint[], $23::text[])
+              $22::bigint[], $23::text[], $25::bigint[])
     AS i (id, tenant, source, type, dedup_key, route, verified, subject, occurred_at, payload_hash,
           remote_addr, latency_us, content, lane, max_attempts, body_id, part, signature,
-          thread)
+          thread, callback_lane)
   WHERE id NOT IN (SELECT event_id FROM missed)
 ), event AS (
   INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, subject, occurred_at,
@@ -391,23 +480,27 @@ WITH clock AS MATERIALIZED (
   SELECT id, tenant, content FROM item WHERE content IS NOT NULL
 ), job AS (
   INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id,
-                    scope, subject)
-  SELECT tenant, id, 0, lane, 0, (SELECT now FROM clock), 0, max_attempts, 0, id, id, subject
+                    scope, subject, callback_lane)
+  SELECT tenant, id, 0, lane, 0, (SELECT now FROM clock), 0, max_attempts, 0, id, id, subject,
+         callback_lane
   FROM item WHERE lane IS NOT NULL
 )
 SELECT id, NULL::uuid FROM item
 UNION ALL
 SELECT key, first FROM known
 UNION ALL
+SELECT id, id FROM cancels
+UNION ALL
 SELECT event_id, NULL FROM taken
 WHERE CASE WHEN event_id IN (SELECT event_id FROM missed) THEN wakepost_conflict() ELSE false END";
 
 async fn insert(
     client: &impl GenericClient,
-    items: &[NewEvent],
+    items: &[&NewEvent],
     fold: &Fold,
-) -> std::result::Result<Stored, Fault> {
-    let owned = fold.owners.iter().map(|(key, owner)| (key, owner.map(|index| &items[index])));
+    way: Way,
+) -> std::result::Result<Round, Fault> {
+    let owned = fold.owners.iter().map(|(key, owner)| (key, owner.map(|index| items[index])));
     let (mut keys, mut key_tenants, mut key_events, mut expires) = (vec![], vec![], vec![], vec![]);
     for (key, owner) in owned {
         keys.push(key_uuid(key));
@@ -415,7 +508,7 @@ async fn insert(
         key_events.push(owner.map(|new| uuid(new.event.id.0)));
         expires.push(owner.map(|new| new.dedup_until.as_millis()));
     }
-    let new: Vec<&NewEvent> = fold.leaders.iter().map(|index| &items[*index]).collect();
+    let new: Vec<&NewEvent> = fold.leaders.iter().map(|index| items[*index]).collect();
     macro_rules! column {
         ($one:ident => $of:expr) => {
             new.iter().map(|$one| $of).collect::<Vec<_>>()
@@ -448,20 +541,25 @@ async fn insert(
             &column!(new => new.event.part.map(|part| part.index as i16)),
             &column!(new => new.event.signature),
             &column!(new => opt_text(&new.event.thread)),
+            &column!(new => key_of(new).filter(|_| way == Way::Shared)),
+            &column!(new => new.plain_job().and_then(|job| job.callback_lane).map(|lane| lane.0)),
         ],
     )
     .await?;
-    let mut stored = Stored { known: HashMap::new(), new: HashSet::new() };
+    let mut round = Round { known: HashMap::new(), new: HashSet::new(), left_out: HashSet::new() };
     for row in &rows {
         let subject: Uuid = get(row, 0)?;
         match get::<Option<Uuid>>(row, 1)? {
+            Some(event) if event == subject => {
+                round.left_out.insert(EventId(ulid(event)));
+            }
             Some(first) => {
-                stored.known.insert(subject, EventId(ulid(first)));
+                round.known.insert(subject, EventId(ulid(first)));
             }
             None => {
-                stored.new.insert(EventId(ulid(subject)));
+                round.new.insert(EventId(ulid(subject)));
             }
         }
     }
-    Ok(stored)
+    Ok(round)
 }

@@ -13,13 +13,14 @@ use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, TenantId, WorkId};
 
 use super::batch::Verb;
+use super::caps;
 use super::fault::Fault;
 use super::marks::{LOW_LAG, LowMarks};
-use super::rows::{code, execute, get, id, opt_id, query, query_opt, text, time, uuid};
+use super::rows::{code, get, id, meta, opt_id, query, query_opt, text, time, uuid};
 use super::{Postgres, commit};
 use crate::error::Result;
 use crate::failpoint;
-use crate::moves::{ClaimLane, ClaimRequest, Claimed, Item};
+use crate::moves::{Cap, ClaimLane, ClaimRequest, Claimed, Counts, Item, names};
 
 impl Postgres {
     /// Claims from capped lanes first, in a transaction that holds their counters, then from all others
@@ -57,60 +58,92 @@ impl Postgres {
         lane: &ClaimLane,
     ) -> Result<Option<Claimed>> {
         let mut client = self.hot().await?;
-        let names = counter_names(&[lane]);
         let claimed = loop {
             let tx = client.transaction().await?;
-            let Some(mut counters) = lock_counters(&tx, &names).await? else {
+            let Some(mut counts) = caps::lock(&tx, &lane.caps).await? else {
                 tx.rollback().await?;
-                make_counters(&client, &names).await?;
+                caps::make(&client, &lane.caps).await?;
                 continue;
             };
-            let Some(take) = Take::within(worker, lane, &mut counters) else { return Ok(None) };
+            if counts.room(&lane.caps, lane.count) == 0 {
+                return Ok(None);
+            }
+            let take = Take::of(worker, lane, 1);
             let Some(claimed) = claim_by_key(&tx, item, &take).await? else { return Ok(None) };
-            let claimed = vec![claimed];
-            count_running(&tx, &[take], std::slice::from_ref(&claimed)).await?;
+            if !lane.caps.is_empty() {
+                counts.start(&lane.caps, 1);
+                caps::write(&tx, &lane.caps, &counts).await?;
+            }
             failpoint::pass_async("claim.before_commit").await?;
             commit(tx).await?;
             break claimed;
         };
         failpoint::pass_async("claim.after_commit").await?;
-        Ok(claimed.into_iter().next())
+        Ok(Some(claimed))
     }
 
     async fn claim_capped(&self, worker: &str, lanes: &[&ClaimLane]) -> Result<Vec<Claimed>> {
         let mut client = self.hot().await?;
-        let names = counter_names(lanes);
+        let all: Vec<Cap> = lanes.iter().flat_map(|lane| &lane.caps).copied().collect();
         loop {
             let tx = client.transaction().await?;
-            if let Some(counters) = lock_counters(&tx, &names).await? {
-                return self.claim_within(tx, counters, worker, lanes).await;
+            if let Some(mut counts) = caps::lock(&tx, &all).await? {
+                let claimed = self.claim_within(&tx, &mut counts, worker, lanes).await?;
+                if !claimed.is_empty() {
+                    caps::write(&tx, &all, &counts).await?;
+                    failpoint::pass_async("claim.before_commit").await?;
+                    commit(tx).await?;
+                }
+                return Ok(claimed);
             }
-            // Made apart, with no lock held: a transaction that holds some counters while it makes others
-            // takes them out of their order.
             tx.rollback().await?;
-            make_counters(&client, &names).await?;
+            caps::make(&client, &all).await?;
         }
     }
 
     /// The counters are locked from the look to the commit: no other claim can fill the same room, and
-    /// every committed state is within its caps.
+    /// every committed state is within its bounds.
+    ///
+    /// Lanes may share a bound, and then its room. One that has less than its share leaves the rest to the others,
+    /// who are asked again: as often as there are lanes at most, since each time another turned out to be empty.
     async fn claim_within(
         &self,
-        tx: Transaction<'_>,
-        mut counters: BTreeMap<String, i64>,
+        tx: &Transaction<'_>,
+        counts: &mut Counts,
         worker: &str,
         lanes: &[&ClaimLane],
     ) -> Result<Vec<Claimed>> {
-        let takes: Vec<Take<'_>> =
-            lanes.iter().filter_map(|lane| Take::within(worker, lane, &mut counters)).collect();
-        if takes.is_empty() {
-            return Ok(Vec::new());
+        let mut claimed = Vec::new();
+        let mut wanted: Vec<(&ClaimLane, u32)> =
+            lanes.iter().map(|lane| (*lane, lane.count)).collect();
+        for _ in lanes {
+            let mut reserved = counts.clone();
+            let mut takes = Vec::new();
+            for (lane, count) in &wanted {
+                let count = reserved.room(&lane.caps, *count);
+                reserved.start(&lane.caps, count);
+                takes.push(Take::of(worker, lane, count));
+            }
+            if takes.iter().all(|take| take.count == 0) {
+                break;
+            }
+            let got = claim(tx, &self.inner.low_marks, &takes).await?;
+            let mut left_over = false;
+            let mut cut = Vec::new();
+            for ((take, got), (lane, count)) in takes.iter().zip(got).zip(wanted) {
+                counts.start(&lane.caps, got.len() as u32);
+                left_over |= got.len() < take.count as usize;
+                if got.len() == take.count as usize && take.count < count {
+                    cut.push((lane, count - take.count));
+                }
+                claimed.extend(got);
+            }
+            if !left_over || cut.is_empty() {
+                break;
+            }
+            wanted = cut;
         }
-        let claimed = claim(&tx, &self.inner.low_marks, &takes).await?;
-        count_running(&tx, &takes, &claimed).await?;
-        failpoint::pass_async("claim.before_commit").await?;
-        commit(tx).await?;
-        Ok(claimed.into_iter().flatten().collect())
+        Ok(claimed)
     }
 }
 
@@ -154,97 +187,16 @@ struct Take<'a> {
 }
 
 impl<'a> Take<'a> {
+    fn of(worker: &'a str, lane: &'a ClaimLane, count: u32) -> Take<'a> {
+        Take { worker, lane, count, caps: names(&lane.caps) }
+    }
+
     /// All that is asked for, of lanes that have no caps.
     fn all(request: &'a ClaimRequest) -> impl Iterator<Item = Take<'a>> {
         let worker = request.worker.as_str();
         let take = move |lane: &'a ClaimLane| Take { worker, lane, count: lane.count, caps: None };
         request.lanes.iter().map(take)
     }
-
-    /// As much as the caps leave room for; that room is then taken, for lanes may share a cap.
-    fn within(
-        worker: &'a str,
-        lane: &'a ClaimLane,
-        counters: &mut BTreeMap<String, i64>,
-    ) -> Option<Take<'a>> {
-        let names: Vec<String> = lane.caps.iter().map(|cap| cap.scope.text()).collect();
-        let running = |name: &String| counters.get(name).copied().unwrap_or(0);
-        let room = lane
-            .caps
-            .iter()
-            .zip(&names)
-            .map(|(cap, name)| i64::from(cap.limit) - running(name))
-            .fold(i64::from(lane.count), i64::min);
-        let count = u32::try_from(room).ok().filter(|count| *count > 0)?;
-        for name in &names {
-            *counters.entry(name.clone()).or_default() += i64::from(count);
-        }
-        let caps = (!names.is_empty()).then(|| names.join(" "));
-        Some(Take { worker, lane, count, caps })
-    }
-}
-
-/// The counters of these lanes' bounds, in the order in which they are locked.
-fn counter_names(lanes: &[&ClaimLane]) -> Vec<String> {
-    let mut names: Vec<String> =
-        lanes.iter().flat_map(|lane| &lane.caps).map(|cap| cap.scope.text()).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-/// What the counters say, locked in their order until the transaction ends; none if one is not there yet.
-async fn lock_counters(
-    tx: &Transaction<'_>,
-    names: &[String],
-) -> Result<Option<BTreeMap<String, i64>>> {
-    let rows = query(
-        tx,
-        "SELECT scope, running FROM lane_caps WHERE scope = ANY($1::text[]) ORDER BY scope FOR UPDATE",
-        &[&names],
-    )
-    .await?;
-    if rows.len() < names.len() {
-        return Ok(None);
-    }
-    rows.iter().map(|row| Ok(Some((get(row, 0)?, i64::from(get::<i32>(row, 1)?))))).collect()
-}
-
-async fn make_counters(client: &Client, names: &[String]) -> Result<()> {
-    execute(
-        client,
-        "INSERT INTO lane_caps (scope, running)
-         SELECT scope, 0 FROM unnest($1::text[]) AS s (scope) ORDER BY scope
-         ON CONFLICT (scope) DO NOTHING",
-        &[&names],
-    )
-    .await?;
-    Ok(())
-}
-
-async fn count_running(
-    tx: &Transaction<'_>,
-    takes: &[Take<'_>],
-    claimed: &[Vec<Claimed>],
-) -> Result<()> {
-    let mut got: BTreeMap<&str, i32> = BTreeMap::new();
-    for (take, claimed) in takes.iter().zip(claimed).filter(|(_, claimed)| !claimed.is_empty()) {
-        for name in take.caps.iter().flat_map(|caps| caps.split(' ')) {
-            *got.entry(name).or_default() += claimed.len() as i32;
-        }
-    }
-    if got.is_empty() {
-        return Ok(());
-    }
-    let (names, counts): (Vec<&str>, Vec<i32>) = got.into_iter().unzip();
-    execute(
-        tx,
-        "UPDATE lane_caps c SET running = c.running + g.got
-         FROM unnest($1::text[], $2::int[]) AS g (scope, got) WHERE c.scope = g.scope",
-        &[&names, &counts],
-    )
-    .await?;
-    Ok(())
 }
 
 /// Each lane is one short walk along its index, past what others are claiming just now. `low` keeps the
@@ -274,7 +226,7 @@ SET state = 5, attempts = w.attempts + 1, fence = w.fence + 1, worker = ($6::tex
     held_reason = NULL, cancel_at = NULL
 FROM found f WHERE w.ctid = f.at
 RETURNING w.tenant, w.id, w.kind, w.lane, w.fence, w.attempts, w.max_attempts, w.event_id, w.scope,
-          w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL, f.take";
+          w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL, w.meta, f.take";
 
 /// One item, if it is as ready as [`CLAIM`] wants it. The columns are that statement's.
 const CLAIM_ONE: &str = "
@@ -285,7 +237,7 @@ SET state = 5, attempts = w.attempts + 1, fence = w.fence + 1, worker = $4::text
 WHERE w.tenant = $1::int AND w.id = $2::uuid AND w.lane = $3::bigint
   AND w.state <= 2 AND NOT w.behind AND w.run_at <= wakepost_now()
 RETURNING w.tenant, w.id, w.kind, w.lane, w.fence, w.attempts, w.max_attempts, w.event_id, w.scope,
-          w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL";
+          w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL, w.meta";
 
 async fn claim_by_key(
     tx: &Transaction<'_>,
@@ -355,7 +307,7 @@ async fn claim(
     for ((run_at, _), row) in placed {
         let found = found.entry(LaneId(get(row, 3)?)).or_insert(Found { oldest: run_at, count: 0 });
         found.count += 1;
-        let take = usize::try_from(get::<i32>(row, 13)? - 1).unwrap_or(usize::MAX);
+        let take = usize::try_from(get::<i32>(row, 14)? - 1).unwrap_or(usize::MAX);
         let Some((take, claimed)) = takes.get(take).zip(claimed.get_mut(take)) else { continue };
         match claimed_row(row, take.lane) {
             Ok(item) => claimed.push(item),
@@ -409,5 +361,6 @@ fn claimed_row(row: &Row, lane: &ClaimLane) -> Result<Claimed> {
         event: opt_id(row, 7)?.map(EventId),
         scope: id(row, 8)?,
         lease_expires_at: time(row, 10)?,
+        meta: meta(get(row, 13)?),
     })
 }

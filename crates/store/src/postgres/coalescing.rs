@@ -5,13 +5,13 @@ use uuid::Uuid;
 use wakepost_domain::lane::LaneId;
 
 use super::ordering::key_uuid;
-use super::rows::{WORK_LIVE, execute, meta_text, query, uuid, work};
+use super::rows::{WORK_LIVE, execute, get, meta_text, query, uuid, work};
 use super::work::cancel;
 use crate::error::Result;
 use crate::moves::{CoalesceKey, NewWork, WorkMeta, WorkRow};
 
 /// Gives up the items of this key that nobody has. Answers the lane of an item that stood behind one of them. The
-/// caller holds the lock of the order key, which is the same for all of them.
+/// caller holds the locks of their order keys.
 pub async fn supersede(
     tx: &Transaction<'_>,
     key: Option<CoalesceKey>,
@@ -20,7 +20,6 @@ pub async fn supersede(
     let Some(key) = key else {
         return Ok(None);
     };
-    let order: Vec<Uuid> = by.order.map(key_uuid).into_iter().collect();
     let mut next = None;
     for row in waiting(tx, key).await? {
         let meta = WorkMeta { superseded_by: Some(by.id.text(by.kind)), ..row.meta.clone() };
@@ -30,9 +29,19 @@ pub async fn supersede(
             &[&row.tenant.0, &uuid(row.id.0), &meta_text(&meta)],
         )
         .await?;
-        next = cancel(tx, &row, &order).await?.next_in_order().or(next);
+        // Its own order key: without one of the source's, the two may be of different threads.
+        let order: Vec<Uuid> = row.order.map(key_uuid).into_iter().collect();
+        next = cancel(tx, &row, &order, None).await?.next_in_order().or(next);
     }
     Ok(next)
+}
+
+/// The order keys of items that may be superseded. The caller holds the locks of the keys they coalesce by, so that
+/// none comes in meanwhile.
+pub async fn orders_of_waiting(tx: &Transaction<'_>, keys: &[Uuid]) -> Result<Vec<Uuid>> {
+    let sql = "SELECT DISTINCT order_key FROM work
+               WHERE coalesce_key = ANY($1::uuid[]) AND order_key IS NOT NULL";
+    query(tx, sql, &[&keys]).await?.iter().map(|row| get(row, 0)).collect()
 }
 
 /// The first of its order key comes last: what it lets go is then none of the others. Differs from SQLite: a claim

@@ -8,11 +8,17 @@
 //! its twin in `sqlite/`.
 
 mod accept;
+mod approvals;
 mod batch;
+mod callbacks;
+mod cancelling;
+mod caps;
 mod claim;
 mod coalescing;
 mod connect;
 mod conversing;
+mod costs;
+mod dead_letters;
 mod effects;
 mod event_list;
 mod fault;
@@ -30,10 +36,12 @@ mod read;
 mod receipts;
 mod registration;
 mod rows;
+mod schedules;
 mod sequencing;
 mod settings;
 mod settings_rows;
 mod settle;
+mod stats;
 mod upkeep;
 mod work;
 

@@ -52,6 +52,15 @@ pub async fn lock_live_and_new(
     new: &[&NewWork],
 ) -> Result<HashMap<Uuid, Uuid>> {
     let new: Vec<Uuid> = new.iter().filter_map(|item| item.order).map(key_uuid).collect();
+    lock_live_and(tx, items, new).await
+}
+
+/// As [`lock_live`], and with them further keys.
+pub async fn lock_live_and(
+    tx: &Transaction<'_>,
+    items: &[(TenantId, WorkId)],
+    keys: Vec<Uuid>,
+) -> Result<HashMap<Uuid, Uuid>> {
     let rows = query(
         tx,
         "SELECT k.id, k.order_key, pg_advisory_xact_lock(k.lock)::text
@@ -66,7 +75,7 @@ pub async fn lock_live_and_new(
         &[
             &items.iter().map(|(tenant, _)| tenant.0).collect::<Vec<_>>(),
             &items.iter().map(|(_, id)| uuid(id.0)).collect::<Vec<_>>(),
-            &new,
+            &keys,
         ],
     )
     .await?;

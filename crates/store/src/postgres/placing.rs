@@ -12,9 +12,9 @@ use wakepost_domain::event::Route;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::{EventId, Timestamp, WorkId};
 
-use super::coalescing::supersede;
+use super::coalescing::{orders_of_waiting, supersede};
 use super::conversing::{self, Talk};
-use super::ordering::lock_keys;
+use super::ordering::{key_uuid, lock_keys};
 use super::rows::{code, execute, id, query, query_opt, time, uuid};
 use super::sequencing;
 use super::work::{find, insert, insert_at};
@@ -26,8 +26,8 @@ pub type Fresh<'a> = (&'a NewEvent, &'a NewJob);
 
 /// Finds each event's place, in their order, and makes the jobs of those that are to have one of their own.
 pub async fn place(tx: &Transaction<'_>, fresh: &[Fresh<'_>]) -> Result<Vec<Accepted>> {
-    let locks = fresh.iter().filter_map(|(_, job)| job.lock()).map(Uuid::from_bytes);
-    lock_keys(tx, &locks.collect::<Vec<_>>()).await?;
+    let orders = orders(tx, fresh.iter().map(|(_, job)| *job)).await?;
+    lock_keys(tx, &orders).await?;
     if fresh.iter().all(|(_, job)| job.is_only_ordered()) {
         let items: Vec<NewWork> = fresh.iter().map(|(new, job)| new.placed_work(job)).collect();
         insert(tx, &items.iter().collect::<Vec<_>>()).await?;
@@ -40,6 +40,22 @@ pub async fn place(tx: &Transaction<'_>, fresh: &[Fresh<'_>]) -> Result<Vec<Acce
     }
     route(tx, fresh, &placed).await?;
     Ok(placed)
+}
+
+/// Locks what jobs coalesce by, and answers every order key that is touched then: their own, and those of what they
+/// may supersede. The caller locks these, all at once: two that take them in different orders can deadlock.
+pub async fn orders<'a>(
+    tx: &Transaction<'_>,
+    jobs: impl Iterator<Item = &'a NewJob> + Clone,
+) -> Result<Vec<Uuid>> {
+    let coalesce = jobs.clone().filter_map(|job| job.coalesce);
+    let coalesce: Vec<Uuid> = coalesce.map(|key| Uuid::from_bytes(key.0)).collect();
+    let mut orders: Vec<Uuid> = jobs.filter_map(|job| job.order_key()).map(key_uuid).collect();
+    if !coalesce.is_empty() {
+        lock_keys(tx, &coalesce).await?;
+        orders.extend(orders_of_waiting(tx, &coalesce).await?);
+    }
+    Ok(orders)
 }
 
 async fn now(tx: &Transaction<'_>) -> Result<Timestamp> {
@@ -62,7 +78,8 @@ async fn place_one(
         if thread.policy.gathers() {
             let until = now.after(thread.quiet.cap);
             spot.gathers_until = Some(until);
-            item.run_at = Some(thread.quiet.run_at(now, until));
+            // Whether it waits at all is decided by this moment, not by that of the statement which makes the item.
+            item.run_at = Some(thread.quiet.run_at(now, until)).filter(|at| *at > now);
         }
     }
     let next = supersede(tx, job.coalesce, &item).await?;

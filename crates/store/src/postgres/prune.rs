@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use deadpool_postgres::{Client, Transaction};
 use parking_lot::Mutex;
 use uuid::Uuid;
-use wakepost_domain::{Timestamp, Ulid};
+use wakepost_domain::{Timestamp, Ulid, budget};
 
 use super::migrate::lock_schema;
 use super::partitions::{Partition, older_than};
@@ -44,13 +44,13 @@ macro_rules! needed {
             "(EXISTS (SELECT 1 FROM work w WHERE w.tenant = ", $e, ".tenant AND w.id = ", $e, ".id)
    OR EXISTS (SELECT 1 FROM work w WHERE w.event_id = ", $e, ".id AND w.event_id <> w.id)
    OR EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = ", $e, ".tenant AND d.id = ", $e, ".id
-              AND d.state = 8 AND d.replayed_as IS NULL)
+              AND d.state = 8 AND d.replayed_as IS NULL AND d.purged_by IS NULL)
    OR EXISTS (SELECT 1 FROM work_done d WHERE d.event_id = ", $e, ".id AND d.event_id <> d.id
-              AND d.state = 8 AND d.replayed_as IS NULL)
+              AND d.state = 8 AND d.replayed_as IS NULL AND d.purged_by IS NULL)
    OR EXISTS (SELECT 1 FROM joined j JOIN work w ON w.tenant = j.tenant AND w.id = j.work_id
               WHERE j.event_id = ", $e, ".id)
    OR EXISTS (SELECT 1 FROM joined j JOIN work_done d ON d.tenant = j.tenant AND d.id = j.work_id
-              WHERE j.event_id = ", $e, ".id AND d.state = 8 AND d.replayed_as IS NULL))"
+              WHERE j.event_id = ", $e, ".id AND d.state = 8 AND d.replayed_as IS NULL AND d.purged_by IS NULL))"
         )
     };
 }
@@ -62,13 +62,14 @@ macro_rules! needed_ids {
   SELECT event_id FROM work WHERE event_id >= $1::uuid AND event_id < $2::uuid
   UNION
   SELECT event_id FROM work_done
-  WHERE state = 8 AND replayed_as IS NULL AND event_id >= $1::uuid AND event_id < $2::uuid
+  WHERE state = 8 AND replayed_as IS NULL AND purged_by IS NULL AND event_id >= $1::uuid AND event_id < $2::uuid
   UNION
   SELECT j.event_id FROM joined j JOIN work w ON w.tenant = j.tenant AND w.id = j.work_id
   WHERE j.event_id >= $1::uuid AND j.event_id < $2::uuid
   UNION
   SELECT j.event_id FROM joined j JOIN work_done d ON d.tenant = j.tenant AND d.id = j.work_id
-  WHERE d.state = 8 AND d.replayed_as IS NULL AND j.event_id >= $1::uuid AND j.event_id < $2::uuid"
+  WHERE d.state = 8 AND d.replayed_as IS NULL AND d.purged_by IS NULL
+    AND j.event_id >= $1::uuid AND j.event_id < $2::uuid"
     };
 }
 
@@ -104,7 +105,7 @@ const RUNS: Needed = Needed {
 /// of a slice. Effects stay as long as any item that shares them, so that no replay can repeat one; what a
 /// job left behind stays as long as its row, which may be until the end of its week.
 type Slice = (&'static str, fn(&PruneBefore) -> Timestamp);
-const SLICES: [Slice; 7] = [
+const SLICES: [Slice; 8] = [
     (
         "DELETE FROM work_done_rest WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM work_done_rest WHERE id < $1::uuid LIMIT $2::bigint))",
@@ -123,6 +124,14 @@ const SLICES: [Slice; 7] = [
              AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = s.tenant AND w.id = s.work_id)
              AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = s.tenant AND d.id = s.work_id)
            ORDER BY s.work_id LIMIT $2::bigint))",
+        |before| before.runs,
+    ),
+    (
+        "DELETE FROM costs WHERE ctid = ANY (ARRAY(
+           SELECT c.ctid FROM costs c WHERE c.work_id < $1::uuid
+             AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = c.tenant AND w.id = c.work_id)
+             AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = c.tenant AND d.id = c.work_id)
+           ORDER BY c.work_id LIMIT $2::bigint))",
         |before| before.runs,
     ),
     (
@@ -188,6 +197,15 @@ impl Postgres {
             pruned.more |= removed >= STEP as u64;
             failpoint::pass_async("retention.mid_batch").await?;
         }
+        let days = execute(
+            &tx,
+            "DELETE FROM budgets WHERE ctid = ANY (ARRAY(
+               SELECT ctid FROM budgets WHERE day < $1::bigint LIMIT $2::bigint))",
+            &[&budget::day(before.runs), &STEP],
+        )
+        .await?;
+        pruned.rows += days;
+        pruned.more |= days >= STEP as u64;
         let keys = prune_keys(&tx, walk).await?;
         pruned.rows += keys.rows;
         pruned.more |= keys.more;

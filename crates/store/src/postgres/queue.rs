@@ -9,6 +9,7 @@ use wakepost_domain::{Ulid, limits};
 
 use super::batch::Verb;
 use super::claim::millis;
+use super::costs::{told, total_cost};
 use super::fault::Fault;
 use super::ordering::lock_new;
 use super::rows::{execute, get, id, opt_time, query, query_opt, time, uuid};
@@ -140,22 +141,22 @@ pub struct Beat;
 /// Items are locked in their order, as the rows come in it: batches that lock them in different orders
 /// can deadlock. They are there, and locked: the conflict is how they are found again, even where another moved
 /// one meanwhile. Joined with the table by their keys they would be found by a walk, as the claim says.
-const BEAT: &str = "
+const BEAT: &str = concat!("
 WITH live AS MATERIALIZED (
   SELECT w.*, b.extend_ms, b.cost
   FROM unnest($1::int[], $2::uuid[], $3::int[], $4::bigint[], $5::double precision[])
     AS b (tenant, id, fence, extend_ms, cost)
   CROSS JOIN LATERAL (
     SELECT tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope, lease_expires_at,
-           run_deadline
+           run_deadline, caps, started_at
     FROM work w
     WHERE w.tenant = b.tenant AND w.id = b.id
       AND CASE WHEN w.fence <> b.fence OR w.state <> 5 THEN false
                ELSE w.lease_expires_at > wakepost_now() END
     FOR UPDATE) w
-), spent AS (
+), ", told!("live", "true"), ", spent AS (
   INSERT INTO job_state AS s (work_id, tenant, cost)
-  SELECT id, tenant, cost FROM live WHERE cost IS NOT NULL
+  SELECT id, tenant, ", total_cost!("live"), " FROM live WHERE cost IS NOT NULL
   ON CONFLICT (work_id) DO UPDATE SET cost = excluded.cost
 )
 INSERT INTO work AS w (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope,
@@ -164,7 +165,7 @@ SELECT tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, sco
        greatest(lease_expires_at, least(wakepost_now() + extend_ms, run_deadline))
 FROM live
 ON CONFLICT (tenant, id) DO UPDATE SET lease_expires_at = excluded.lease_expires_at
-RETURNING w.tenant, w.id, w.fence, w.lease_expires_at, w.cancel_at";
+RETURNING w.tenant, w.id, w.fence, w.lease_expires_at, w.cancel_at");
 
 impl Verb for Beat {
     type Item = Heartbeat;

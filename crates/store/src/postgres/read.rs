@@ -13,8 +13,8 @@ use wakepost_domain::{EventId, SourceId, TenantId, Ulid, WorkId};
 use super::Postgres;
 use super::event_list::{Query, before, events, owned};
 use super::rows::{
-    EVENT, RECEIPT, WORK_DONE, WORK_LIVE, code, get, id, opt_sealed, query, query_opt, receipt,
-    sealed, time, uuid, work,
+    EVENT, RECEIPT, WORK_DONE, WORK_LIVE, code, get, id, opt_sealed, opt_time, query, query_opt,
+    receipt, sealed, time, uuid, work,
 };
 use super::work::find;
 use crate::error::Result;
@@ -127,7 +127,7 @@ impl Reading for Postgres {
         let client = self.hot().await?;
         let rows = query(
             &client,
-            "SELECT s.work_id, s.input, s.checkpoint, s.result, s.reply, s.cost
+            "SELECT s.work_id, s.input, s.checkpoint, s.result, s.reply, s.cost, s.scheduled_for
              FROM unnest($1::uuid[]) WITH ORDINALITY AS i (id, nth)
              JOIN job_state s ON s.work_id = i.id ORDER BY i.nth",
             &[&ids.iter().map(|id| uuid(id.0)).collect::<Vec<_>>()],
@@ -140,10 +140,14 @@ impl Reading for Postgres {
         let client = self.cool().await?;
         let rows = query(
             &client,
-            "SELECT fence, attempt, worker, started_at, ended_at, outcome, error FROM attempts
+            "SELECT fence, attempt, worker, started_at, ended_at, outcome, error,
+                    (SELECT c.cost FROM costs c WHERE c.work_id = a.work_id AND c.fence = a.fence)
+             FROM attempts a
              WHERE work_id = $1::uuid AND tenant = $2::int
              UNION ALL
-             SELECT fence, attempts, worker, started_at, finished_at, 0::smallint, NULL FROM work_done
+             SELECT fence, attempts, worker, started_at, finished_at, 0::smallint, NULL,
+                    (SELECT c.cost FROM costs c WHERE c.work_id = d.id AND c.fence = d.fence)
+             FROM work_done d
              WHERE id = $1::uuid AND tenant = $2::int AND state = 6
              ORDER BY fence",
             &[&uuid(work.0), &tenant.0],
@@ -256,9 +260,6 @@ fn work_query(
     if let Some(name) = &filter.name {
         query.add(&of_lane("l.name = ?::text"), owned(name));
     }
-    if filter.unreplayed && table == "work_done" {
-        query.sql.push_str(" AND replayed_as IS NULL");
-    }
     query.add(" ORDER BY id DESC LIMIT ?::bigint", i64::from(page.limit));
     query
 }
@@ -270,6 +271,7 @@ fn job_state(row: &Row) -> Result<(WorkId, JobState)> {
         result: opt_sealed(row, 3)?,
         reply: opt_sealed(row, 4)?,
         cost: get(row, 5)?,
+        scheduled_for: opt_time(row, 6)?,
     };
     Ok((WorkId(id(row, 0)?), state))
 }
@@ -284,5 +286,6 @@ fn run(row: &Row, work: WorkId) -> Result<Run> {
         ended_at: time(row, 4)?,
         outcome: code(row, 5, RunOutcome::from_code)?,
         error: get(row, 6)?,
+        cost: get(row, 7)?,
     })
 }

@@ -71,7 +71,7 @@ pub struct Known {
 /// Looks a batch up, and counts its repeats if it has nothing else.
 pub async fn count_known(
     client: &impl GenericClient,
-    items: &[NewEvent],
+    items: &[&NewEvent],
 ) -> std::result::Result<Known, Fault> {
     let (mut keys, mut places) = (vec![], vec![]);
     for (item, place) in items.iter().zip(1i32..) {

@@ -10,7 +10,9 @@ use wakepost_domain::event::{Event, Part, Route};
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::receipt::{Evidence, Verdict};
 use wakepost_domain::work::{HeldReason, State, WorkKind};
-use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId};
+use wakepost_domain::{
+    EventId, OperationId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId,
+};
 
 use crate::error::{Result, StoreError};
 use crate::moves::{AuditEntry, OrderKey, ReceiptRow, WorkMeta, WorkRow};
@@ -145,12 +147,13 @@ fn index(row: &Row, column: usize) -> Result<u16> {
 /// The columns of a live item, in the order [`work`] reads them.
 pub const WORK_LIVE: &str = "tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, \
      event_id, scope, subject, meta, held_reason, last_error, worker, started_at, lease_expires_at, \
-     cancel_at, NULL::bigint AS finished_at, NULL::uuid AS replayed_as, order_key, behind";
+     cancel_at, NULL::bigint AS finished_at, NULL::uuid AS replayed_as, order_key, behind, \
+     callback_lane, NULL::uuid AS purged_by";
 /// The columns of a finished item, in the order [`work`] reads them.
 pub const WORK_DONE: &str = "tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, \
      event_id, scope, subject, meta, NULL::smallint AS held_reason, last_error, worker, started_at, \
      NULL::bigint AS lease_expires_at, NULL::bigint AS cancel_at, finished_at, replayed_as, \
-     order_key, false AS behind";
+     order_key, false AS behind, callback_lane, purged_by";
 
 pub fn work(row: &Row) -> Result<WorkRow> {
     let held: Option<i16> = get(row, 13)?;
@@ -167,7 +170,10 @@ pub fn work(row: &Row) -> Result<WorkRow> {
         event: opt_id(row, 9)?.map(EventId),
         scope: id(row, 10)?,
         subject: get(row, 11)?,
-        meta: meta(get(row, 12)?),
+        meta: WorkMeta {
+            callback_lane: get::<Option<i64>>(row, 23)?.map(LaneId),
+            ..meta(get(row, 12)?)
+        },
         held: held.and_then(HeldReason::from_code),
         last_error: get(row, 14)?,
         worker: get(row, 15)?,
@@ -178,6 +184,7 @@ pub fn work(row: &Row) -> Result<WorkRow> {
         replayed_as: opt_id(row, 20)?.map(WorkId),
         order: get::<Option<Uuid>>(row, 21)?.map(|key| OrderKey(key.into_bytes())),
         behind: get(row, 22)?,
+        purged_by: opt_id(row, 24)?.map(OperationId),
     })
 }
 
@@ -188,7 +195,7 @@ pub fn meta(text: Option<&str>) -> WorkMeta {
 
 /// The column for [`meta`].
 pub fn meta_text(meta: &WorkMeta) -> Option<String> {
-    (*meta != WorkMeta::default()).then(|| serde_json::to_string(meta).expect("plain data"))
+    meta.text()
 }
 
 /// The columns of a receipt, in the order [`receipt`] reads them.

@@ -10,7 +10,9 @@ use wakepost_domain::sequence::NO_NUMBER;
 use wakepost_domain::work::State;
 
 use super::batch::Verb;
+use super::callbacks::make_callbacks;
 use super::claim::millis;
+use super::costs::{told, total_cost};
 use super::fault::Fault;
 use super::ordering::{let_next_go, lock_live_and_new};
 use super::rows::{code, execute, get, opt_text, query, uuid};
@@ -188,12 +190,13 @@ fn missed<'a>(ends: &[&'a Settle], ended: &HashMap<Uuid, Ended>) -> Vec<&'a Sett
 
 /// What ends is taken out of the queue and judged as it was then; what shall run again is put back. Items are
 /// taken in their order, as the rows come in it, and only then counters in theirs. A claim that holds counters
-/// waits for no item, so the two cannot deadlock.
+/// waits for no item, so the two cannot deadlock. Budgets come last, for both.
 ///
 /// Items are found by their keys, and then by where they are: joined with the table by their keys (OFFSET keeps
 /// the planner from that), they would be found by a walk over all of it whenever the plan was made while the
 /// queue was empty. One that a heartbeat moves between the two is missed.
-const END: &str = "
+const END: &str = concat!(
+    "
 WITH place AS MATERIALIZED (
   SELECT e.*, w.at
   FROM unnest($1::int[], $2::uuid[], $3::int[], $4::smallint[], $5::bigint[], $6::smallint[],
@@ -223,13 +226,14 @@ WITH place AS MATERIALIZED (
   ORDER BY c.scope FOR UPDATE OF c
 ), counted AS (
   UPDATE lane_caps c SET running = c.running - f.count FROM freed f WHERE c.scope = f.scope
-), ran AS (
+  RETURNING c.scope
+), ", told!("hit", "(SELECT count(*) FROM counted) >= 0"), ", ran AS (
   INSERT INTO attempts (work_id, fence, tenant, attempt, worker, started_at, ended_at, outcome, error)
   SELECT id, fence, tenant, attempts, worker, started_at, wakepost_now(), outcome, error FROM hit
   WHERE next <> 6
 ), kept AS (
   INSERT INTO job_state AS s (work_id, tenant, result, reply, cost)
-  SELECT id, tenant, result, reply, cost FROM hit
+  SELECT id, tenant, result, reply, ", total_cost!("hit"), " FROM hit
   WHERE result IS NOT NULL OR reply IS NOT NULL OR cost IS NOT NULL
   ON CONFLICT (work_id) DO UPDATE
   SET result = coalesce(excluded.result, s.result), reply = coalesce(excluded.reply, s.reply),
@@ -237,23 +241,30 @@ WITH place AS MATERIALIZED (
 ), done AS (
   INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
                          event_id, scope, subject, order_key, meta, last_error, worker, started_at,
-                         finished_at)
+                         finished_at, callback_lane)
   SELECT tenant, id, kind, lane, next, run_at, attempts, max_attempts, fence, event_id, scope,
-         subject, order_key, meta, coalesce(error, last_error), worker, started_at, wakepost_now()
+         subject, order_key, meta, coalesce(error, last_error), worker, started_at, wakepost_now(),
+         callback_lane
   FROM hit WHERE next >= 6
+), called AS (
+",
+    make_callbacks!(),
+    "
+  FROM hit WHERE next >= 6 AND callback_lane IS NOT NULL
 ), again AS (
   INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id, scope,
                     subject, order_key, behind, meta, held_reason, last_error, worker, started_at,
-                    cancel_at, place, coalesce_key, gathers_until)
+                    cancel_at, place, coalesce_key, gathers_until, cancel_key, callback_lane)
   SELECT tenant, id, kind, coalesce(to_lane, lane), next, wakepost_now() + delay_ms,
          CASE WHEN to_lane IS NULL THEN attempts - give_back ELSE 0 END, max_attempts, fence,
          event_id, scope, subject, order_key, behind, meta, held, coalesce(error, last_error), worker,
-         started_at, cancel_at, place, coalesce_key, gathers_until
+         started_at, cancel_at, place, coalesce_key, gathers_until, cancel_key, callback_lane
   FROM hit WHERE next < 6
 )
 SELECT id, CASE WHEN next < 6 THEN coalesce(to_lane, lane) ELSE lane END, next, caps IS NOT NULL,
        CASE WHEN next >= 6 THEN place END
-FROM hit";
+FROM hit"
+);
 
 async fn end(
     client: &impl GenericClient,

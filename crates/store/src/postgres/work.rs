@@ -10,6 +10,8 @@ use wakepost_domain::transition::{self, Move};
 use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, TenantId, Timestamp, WorkId};
 
+use super::callbacks::make_callbacks;
+use super::cancelling::{cancel_each, cancel_uuid, check_new, next_of_subject};
 use super::ordering::{key_uuid, let_next_go, lock_live, lock_new};
 use super::read::work_of_event;
 use super::rows::{
@@ -22,8 +24,8 @@ use super::{Postgres, after_commit, before_commit, commit};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
-    AuditEntry, CancelOutcome, Idempotency, NewWork, Once, Replay, ReplayFrom, Spot, WorkMeta,
-    WorkMoves, WorkRow,
+    AuditEntry, CancelOutcome, Idempotency, NewWork, Once, Replay, ReplayFrom, Spot, SubjectStep,
+    WorkMeta, WorkMoves, WorkRow,
 };
 use crate::vault::Sealed;
 
@@ -37,7 +39,10 @@ impl WorkMoves for Postgres {
         let bytes = items.iter().filter_map(|item| item.input.as_ref()).map(Sealed::len).sum();
         let _place = self.inner.admission.enter(bytes)?;
         let mut client = self.hot().await?;
-        if once.is_none() && items.iter().all(|item| item.dedup.is_none() && item.order.is_none()) {
+        let plain = |item: &NewWork| {
+            item.dedup.is_none() && item.order.is_none() && item.cancel_key().is_none()
+        };
+        if once.is_none() && items.iter().all(plain) {
             // One statement is a transaction of its own, and saves three trips to the server.
             before_commit().await?;
             insert(&client, &items.iter().collect::<Vec<_>>()).await?;
@@ -54,6 +59,7 @@ impl WorkMoves for Postgres {
             items.iter().filter(|item| first_of(item, &firsts) == item.id).collect();
         lock_new(&tx, &new).await?;
         insert(&tx, &new).await?;
+        check_new(&tx, &new).await?;
         if new.is_empty() {
             forget(&tx, once.as_ref()).await?;
         }
@@ -72,27 +78,44 @@ impl WorkMoves for Postgres {
         // The key before the item: so does whoever ends its run.
         let keys = lock_live(&tx, &[(tenant, id)]).await?;
         let row = lock(&tx, tenant, id).await?.ok_or(StoreError::NotFound)?;
-        let outcome = cancel(&tx, &row, &keys.into_values().collect::<Vec<_>>()).await?;
+        let outcome = cancel(&tx, &row, &keys.into_values().collect::<Vec<_>>(), None).await?;
         audit(&tx, &entry).await?;
         commit(tx).await?;
         Ok(outcome)
     }
 
+    async fn cancel_many(
+        &self,
+        tenant: TenantId,
+        ids: Vec<WorkId>,
+        entry: Option<AuditEntry>,
+    ) -> Result<Vec<CancelOutcome>> {
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        let outcomes = cancel_each(&tx, tenant, &ids).await?;
+        if let Some(entry) = &entry {
+            audit(&tx, entry).await?;
+        }
+        commit(tx).await?;
+        Ok(outcomes)
+    }
+
+    async fn live_of_subject(
+        &self,
+        tenant: TenantId,
+        subject: String,
+        after: Option<WorkId>,
+        rows_max: u32,
+    ) -> Result<SubjectStep> {
+        next_of_subject(&self.cool().await?, tenant, &subject, after, rows_max).await
+    }
+
     async fn release(&self, tenant: TenantId, id: WorkId, entry: AuditEntry) -> Result<LaneId> {
         let mut client = self.cool().await?;
         let tx = client.transaction().await?;
-        let row = lock(&tx, tenant, id).await?.ok_or(StoreError::NotFound)?;
-        check(row.state, Move::Release)?;
-        execute(
-            &tx,
-            "UPDATE work SET state = 0, run_at = wakepost_now(), held_reason = NULL
-             WHERE tenant = $1::int AND id = $2::uuid",
-            &[&tenant.0, &uuid(id.0)],
-        )
-        .await?;
-        audit(&tx, &entry).await?;
+        let lane = release(&tx, tenant, id, None, &entry).await?;
         commit(tx).await?;
-        Ok(row.lane)
+        Ok(lane)
     }
 
     async fn replay(
@@ -114,8 +137,30 @@ impl WorkMoves for Postgres {
     }
 }
 
-fn check(from: State, mv: Move) -> Result<State> {
+pub(super) fn check(from: State, mv: Move) -> Result<State> {
     transition::next(from, mv).map_err(|invalid| StoreError::InvalidState(invalid.to_string()))
+}
+
+/// Lets a held item go on, where it was or in another lane; answers which.
+pub(super) async fn release(
+    tx: &Transaction<'_>,
+    tenant: TenantId,
+    id: WorkId,
+    lane: Option<LaneId>,
+    entry: &AuditEntry,
+) -> Result<LaneId> {
+    let row = lock(tx, tenant, id).await?.ok_or(StoreError::NotFound)?;
+    check(row.state, Move::Release)?;
+    let lane = lane.unwrap_or(row.lane);
+    execute(
+        tx,
+        "UPDATE work SET state = 0, run_at = wakepost_now(), held_reason = NULL, lane = $3::bigint
+         WHERE tenant = $1::int AND id = $2::uuid",
+        &[&tenant.0, &uuid(id.0), &lane.0],
+    )
+    .await?;
+    audit(tx, entry).await?;
+    Ok(lane)
 }
 
 /// Of each dedup key, the item that has it: ours if nobody had it or its time was over, else the first.
@@ -184,20 +229,23 @@ pub(super) async fn insert_at(
         "WITH item AS MATERIALIZED (
            SELECT * FROM unnest($1::int[], $2::uuid[], $3::smallint[], $4::bigint[], $5::bigint[],
                                 $6::int[], $7::uuid[], $8::uuid[], $9::text[], $10::text[], $11::bytea[],
-                                $12::uuid[], $13::bigint[], $14::uuid[], $15::bigint[]) WITH ORDINALITY
+                                $12::uuid[], $13::bigint[], $14::uuid[], $15::bigint[], $16::uuid[],
+                                $17::bigint[], $18::bigint[], $19::smallint[]) WITH ORDINALITY
              AS i (tenant, id, kind, lane, run_at, max_attempts, event_id, scope, subject, meta, input,
-                   order_key, place, coalesce_key, gathers_until, nth)
+                   order_key, place, coalesce_key, gathers_until, cancel_key, scheduled_for,
+                   callback_lane, held, nth)
          ), state AS (
-           INSERT INTO job_state (work_id, tenant, input)
-           SELECT id, tenant, input FROM item WHERE input IS NOT NULL
+           INSERT INTO job_state (work_id, tenant, input, scheduled_for)
+           SELECT id, tenant, input, scheduled_for FROM item WHERE input IS NOT NULL
          )
          INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
                            event_id, scope, subject, meta, order_key, place, coalesce_key,
-                           gathers_until, behind)
-         SELECT tenant, id, kind, lane, CASE WHEN run_at > wakepost_now() OR (run_at IS NOT NULL AND gathers_until IS NOT NULL)
+                           gathers_until, cancel_key, callback_lane, held_reason, behind)
+         SELECT tenant, id, kind, lane, CASE WHEN held IS NOT NULL THEN 4
+                     WHEN run_at > wakepost_now() OR (run_at IS NOT NULL AND gathers_until IS NOT NULL)
                      THEN 1 ELSE 0 END,
                 greatest(run_at, wakepost_now()), 0, max_attempts, 0, event_id, scope, subject, meta,
-                order_key, place, coalesce_key, gathers_until,
+                order_key, place, coalesce_key, gathers_until, cancel_key, callback_lane, held,
                 CASE WHEN order_key IS NULL THEN false
                      ELSE EXISTS (SELECT 1 FROM work f WHERE f.order_key = i.order_key AND NOT f.behind)
                           OR EXISTS (SELECT 1 FROM item e
@@ -219,22 +267,29 @@ pub(super) async fn insert_at(
             &column!(at spot => spot.number),
             &column!(at spot => spot.coalesce.map(|key| Uuid::from_bytes(key.0))),
             &column!(at spot => spot.gathers_until.map(Timestamp::as_millis)),
+            &column!(item => item.cancel_key().map(cancel_uuid)),
+            &column!(item => item.meta.scheduled_for.map(Timestamp::as_millis)),
+            &column!(item => item.meta.callback_lane.map(|lane| lane.0)),
+            &column!(item => item.meta.held().map(|reason| reason as i16)),
         ],
     )
     .await?;
     Ok(())
 }
 
+/// Gives a live item up, or asks its run to stop, with the reason if there is one to tell.
 pub(super) async fn cancel(
     tx: &Transaction<'_>,
     row: &WorkRow,
     order_keys: &[Uuid],
+    reason: Option<&str>,
 ) -> Result<CancelOutcome> {
-    let key: super::rows::Params<'_> = &[&row.tenant.0, &uuid(row.id.0)];
+    let key: super::rows::Params<'_> = &[&row.tenant.0, &uuid(row.id.0), &reason];
     if row.state == State::Running {
         execute(
             tx,
-            "UPDATE work SET cancel_at = coalesce(cancel_at, wakepost_now())
+            "UPDATE work SET cancel_at = coalesce(cancel_at, wakepost_now()),
+                    last_error = coalesce($3::text, last_error)
              WHERE tenant = $1::int AND id = $2::uuid",
             key,
         )
@@ -244,15 +299,20 @@ pub(super) async fn cancel(
     check(row.state, Move::Cancel)?;
     let ran = query(
         tx,
-        "WITH gone AS (DELETE FROM work WHERE tenant = $1::int AND id = $2::uuid RETURNING *), done AS (
+        concat!(
+            "WITH gone AS (DELETE FROM work WHERE tenant = $1::int AND id = $2::uuid RETURNING *), done AS (
            INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
                                   event_id, scope, subject, order_key, meta, last_error, worker,
-                                  started_at, finished_at)
+                                  started_at, finished_at, callback_lane)
            SELECT tenant, id, kind, lane, 7, run_at, attempts, max_attempts, fence, event_id, scope,
-                  subject, order_key, meta, last_error, worker, started_at, wakepost_now()
-           FROM gone)
+                  subject, order_key, meta, coalesce($3::text, last_error), worker, started_at, wakepost_now(),
+                  callback_lane
+           FROM gone), called AS (",
+            make_callbacks!(),
+            " FROM gone WHERE callback_lane IS NOT NULL)
          SELECT order_key, place FROM gone
-         WHERE order_key IS NOT NULL AND place <> 9223372036854775807 AND fence > 0 AND NOT behind",
+         WHERE order_key IS NOT NULL AND place <> 9223372036854775807 AND fence > 0 AND NOT behind"
+        ),
         key,
     )
     .await?;
@@ -277,7 +337,7 @@ async fn replay(tx: &Transaction<'_>, request: &Replay) -> Result<LaneId> {
         scope: None,
         subject: None,
         order: None,
-        meta: WorkMeta::default(),
+        meta: WorkMeta { callback_lane: request.callback_lane, ..WorkMeta::default() },
         input: request.input.clone(),
         dedup: None,
     };
@@ -341,6 +401,9 @@ fn replaceable(old: &WorkRow) -> Result<()> {
         )));
     }
     match old.replayed_as {
+        None if old.purged_by.is_some() => {
+            Err(StoreError::InvalidState("it was purged: nothing is left to replay".to_owned()))
+        }
         None => Ok(()),
         Some(new) => Err(StoreError::InvalidState(format!(
             "it was replayed already, as {}",
@@ -382,7 +445,11 @@ pub(super) async fn find(
 }
 
 /// One item, live or finished, that stays as it is until the transaction ends.
-async fn lock(tx: &Transaction<'_>, tenant: TenantId, id: WorkId) -> Result<Option<WorkRow>> {
+pub(super) async fn lock(
+    tx: &Transaction<'_>,
+    tenant: TenantId,
+    id: WorkId,
+) -> Result<Option<WorkRow>> {
     find_as(tx, tenant, id, "FOR UPDATE").await
 }
 

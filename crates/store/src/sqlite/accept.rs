@@ -11,6 +11,7 @@ use wakepost_domain::receipt::Verdict;
 use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId, limits};
 
 use super::Sqlite;
+use super::cancelling::cancel_by;
 use super::placing::{joined_work, place, placed_before};
 use super::rows::{Bits, known, unavailable};
 use crate::error::Result;
@@ -106,7 +107,8 @@ fn accept(tx: &Connection, now: Timestamp, new: &NewEvent) -> Result<Accepted> {
     if let Some(job) = new.plain_job() {
         insert_job(tx, now, new, job).map_err(unavailable)?;
     }
-    Ok(accepted)
+    let next = cancel_by(tx, now, &new.event)?;
+    Ok(next.map_or(accepted, |lane| accepted.before(lane)))
 }
 
 /// Takes a dedup key, if nobody has it or its time is over. The unique index decides, not a look-up.
@@ -231,8 +233,8 @@ fn insert_job(
 ) -> rusqlite::Result<()> {
     tx.prepare_cached(
         "INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
-                           event_id, scope, subject)
-         VALUES (?1, ?2, 0, ?3, 0, ?4, 0, ?5, 0, ?2, ?2, ?6)",
+                           event_id, scope, subject, callback_lane)
+         VALUES (?1, ?2, 0, ?3, 0, ?4, 0, ?5, 0, ?2, ?2, ?6, ?7)",
     )?
     .execute((
         new.event.tenant.0,
@@ -241,6 +243,7 @@ fn insert_job(
         now.as_millis(),
         job.max_attempts,
         &new.event.subject,
+        job.callback_lane.map(|lane| lane.0),
     ))?;
     Ok(())
 }

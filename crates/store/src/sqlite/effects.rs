@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row};
+use wakepost_domain::approval::ProposalHash;
 use wakepost_domain::backoff::Backoff;
 use wakepost_domain::effect::{self, Decision, EffectState, Runner};
 use wakepost_domain::lease::Ticket;
@@ -10,11 +11,14 @@ use wakepost_domain::work::HeldReason;
 use wakepost_domain::{TenantId, Timestamp, Ulid, WorkId, limits};
 
 use super::Sqlite;
+use super::approvals::proposed_by;
 use super::queue::{live, settle};
 use super::rows::{Bits, SealedColumn, audit, collect, effect_state, time, unavailable};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
-use crate::moves::{Begin, BeginOutcome, EffectRow, Effects, Evidence, Guard, Resolve, Settle};
+use crate::moves::{
+    ApprovalRow, Begin, BeginOutcome, Draft, EffectRow, Effects, Evidence, Guard, Resolve, Settle,
+};
 use crate::vault::Sealed;
 
 #[async_trait]
@@ -56,113 +60,179 @@ impl Effects for Sqlite {
 
 fn begin(tx: &Connection, now: Timestamp, request: &Begin) -> Result<BeginOutcome> {
     let ticket = &request.ticket;
-    let job = live(tx, now, ticket)?;
+    let job = match live(tx, now, ticket) {
+        Err(StoreError::LeaseLost) => {
+            let scope = proposed_by(tx, ticket, &request.key, request.draft)?;
+            return scope
+                .map(|scope| BeginOutcome::NeedsApproval { scope })
+                .ok_or(StoreError::LeaseLost);
+        }
+        live => live?,
+    };
     if job.cancel_requested {
         return Err(StoreError::CancelRequested);
     }
     let scope = job.scope;
     let runner = Runner { work: ticket.work, fence: ticket.fence };
-    let known = known(tx, scope, &request.key)?;
-    let decision =
-        effect::begin(known.as_ref().map(|row| (row.state, row.runner)), runner, request.on_doubt);
+    let entry = entry(tx, now, scope, &request.key)?;
+    let known = entry.as_ref().map(|entry| entry.known);
+    let asked = request.draft.map(|draft| draft.hash);
+    let decision = effect::begin(known, runner, request.on_doubt, asked);
+    let writing = Writing {
+        scope,
+        ticket,
+        key: &request.key,
+        description: request.description.as_deref(),
+        draft: request.draft,
+        is_new: entry.is_none(),
+    };
     match decision {
         Decision::Execute => {
-            write_begun(tx, now, scope, request, known.is_none())?;
+            write(tx, now, &writing, EffectState::Begun)?;
             Ok(BeginOutcome::Execute { scope })
         }
         Decision::Skip => {
-            Ok(BeginOutcome::Skip { scope, result: known.and_then(|row| row.result) })
+            Ok(BeginOutcome::Skip { scope, result: entry.and_then(|entry| entry.result) })
         }
         Decision::InDoubt => {
-            hold(tx, now, request)?;
+            let error = format!("effect {} is in doubt", request.key);
+            end_run(tx, now, ticket, Ending::Held(HeldReason::InDoubt), Some(error))?;
             Ok(BeginOutcome::InDoubt { scope })
+        }
+        Decision::NeedsApproval => {
+            write(tx, now, &writing, EffectState::Proposed)?;
+            end_run(tx, now, ticket, Ending::Proposed, None)?;
+            Ok(BeginOutcome::NeedsApproval { scope })
         }
     }
 }
 
-struct Known {
-    state: EffectState,
-    runner: Runner,
+/// The next place among the changes of a scope, `?1`. Whoever changes one holds its job, so none is given twice.
+pub(super) const NEXT_NTH: &str =
+    "(SELECT coalesce(max(max(begun_nth, coalesce(resolved_nth, 0))), 0) + 1
+     FROM effects WHERE scope = ?1)";
+
+/// What the ledger has under a key.
+pub(super) struct Entry {
+    pub known: effect::Known,
     result: Option<Sealed>,
 }
 
-fn known(tx: &Connection, scope: Ulid, key: &str) -> Result<Option<Known>> {
+pub(super) fn entry(
+    tx: &Connection,
+    now: Timestamp,
+    scope: Ulid,
+    key: &str,
+) -> Result<Option<Entry>> {
     tx.prepare_cached(
-        "SELECT state, work_id, fence, result FROM effects WHERE scope = ?1 AND key = ?2",
+        "SELECT state, work_id, fence, result, proposal_hash, coalesce(expires_at > ?3, 0)
+         FROM effects WHERE scope = ?1 AND key = ?2",
     )
     .and_then(|mut select| {
         select
-            .query_row((Bits(scope.to_bytes()), key), |row| {
-                Ok(Known {
+            .query_row((Bits(scope.to_bytes()), key, now.as_millis()), |row| {
+                let known = effect::Known {
                     state: effect_state(row.get(0)?)?,
                     runner: Runner {
                         work: WorkId::from_bytes(row.get::<_, Bits>(1)?.0),
                         fence: row.get(2)?,
                     },
-                    result: row.get::<_, Option<SealedColumn>>(3)?.map(|column| column.0),
-                })
+                    proposal: row.get::<_, Option<[u8; 32]>>(4)?.map(ProposalHash),
+                    in_time: row.get(5)?,
+                };
+                let result = row.get::<_, Option<SealedColumn>>(3)?.map(|column| column.0);
+                Ok(Entry { known, result })
             })
             .optional()
     })
     .map_err(unavailable)
 }
 
-fn write_begun(
+/// What a run writes into the ledger.
+pub(super) struct Writing<'a> {
+    pub scope: Ulid,
+    pub ticket: &'a Ticket,
+    pub key: &'a str,
+    pub description: Option<&'a str>,
+    pub draft: Option<Draft>,
+    pub is_new: bool,
+}
+
+/// Begins an effect or proposes it. One that is begun on an approval keeps word of who gave it.
+pub(super) fn write(
     tx: &Connection,
     now: Timestamp,
-    scope: Ulid,
-    request: &Begin,
-    is_new: bool,
+    writing: &Writing<'_>,
+    state: EffectState,
 ) -> Result<()> {
-    if is_new {
-        let count: i64 = tx
-            .prepare_cached("SELECT count(*) FROM effects WHERE scope = ?1")
-            .and_then(|mut select| select.query_row([Bits(scope.to_bytes())], |row| row.get(0)))
-            .map_err(unavailable)?;
-        if count >= limits::EFFECTS_PER_SCOPE_MAX {
-            return Err(StoreError::Limit(format!(
-                "a job may have at most {} effects",
-                limits::EFFECTS_PER_SCOPE_MAX
-            )));
-        }
+    let Writing { scope, ticket, key, description, draft, is_new } = writing;
+    if *is_new {
+        bound(tx, *scope)?;
     }
-    let ticket = &request.ticket;
+    let until = draft.filter(|_| state == EffectState::Proposed);
+    let until = until.map(|draft| now.after(draft.expires).as_millis());
     tx.prepare_cached(
-        "INSERT INTO effects (scope, key, tenant, state, work_id, fence, description, begun_at)
-         VALUES (?1, ?2, ?3, 0, ?4, ?5, ?6, ?7)
-         ON CONFLICT (scope, key) DO UPDATE SET state = 0, work_id = excluded.work_id,
-           fence = excluded.fence, description = excluded.description, error = NULL, resolved_at = NULL",
+        &format!(
+            "INSERT INTO effects (scope, key, tenant, state, work_id, fence, description, begun_at,
+                                  proposal_hash, expires_at, undecided_until, begun_nth)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10, {NEXT_NTH})
+             ON CONFLICT (scope, key) DO UPDATE SET state = excluded.state, work_id = excluded.work_id,
+               fence = excluded.fence, description = excluded.description, error = NULL,
+               resolved_at = NULL, begun_nth = excluded.begun_nth, resolved_nth = NULL,
+               proposal_hash = excluded.proposal_hash, undecided_until = excluded.undecided_until,
+               expires_at = CASE WHEN ?11 THEN expires_at ELSE excluded.expires_at END,
+               decided_by = CASE WHEN ?11 THEN decided_by END,
+               decided_at = CASE WHEN ?11 THEN decided_at END"
+        ),
     )
     .and_then(|mut put| {
         put.execute((
             Bits(scope.to_bytes()),
-            &request.key,
+            key,
             ticket.tenant.0,
+            state as i16,
             Bits(ticket.work.to_bytes()),
             ticket.fence,
-            &request.description,
+            description,
             now.as_millis(),
+            draft.map(|draft| draft.hash.0),
+            until,
+            draft.is_some() && state == EffectState::Begun,
         ))
     })
     .map_err(unavailable)?;
     Ok(())
 }
 
-/// Ends the run and holds the job, because nobody knows whether the effect happened.
-fn hold(tx: &Connection, now: Timestamp, request: &Begin) -> Result<()> {
-    let ticket = request.ticket;
-    let settlement = transition::settle(
-        Ending::Held(HeldReason::InDoubt),
-        ticket.attempt,
-        ticket.max_attempts,
-        &Backoff::default(),
-        0.0,
-    );
+fn bound(tx: &Connection, scope: Ulid) -> Result<()> {
+    let count: i64 = tx
+        .prepare_cached("SELECT count(*) FROM effects WHERE scope = ?1")
+        .and_then(|mut select| select.query_row([Bits(scope.to_bytes())], |row| row.get(0)))
+        .map_err(unavailable)?;
+    if count >= limits::EFFECTS_PER_SCOPE_MAX {
+        return Err(StoreError::Limit(format!(
+            "a job may have at most {} effects",
+            limits::EFFECTS_PER_SCOPE_MAX
+        )));
+    }
+    Ok(())
+}
+
+/// Ends the run that asked: an operator, or whoever approves, must decide before it goes on.
+pub(super) fn end_run(
+    tx: &Connection,
+    now: Timestamp,
+    ticket: &Ticket,
+    ending: Ending,
+    error: Option<String>,
+) -> Result<()> {
+    let settlement =
+        transition::settle(ending, ticket.attempt, ticket.max_attempts, &Backoff::default(), 0.0);
     let end = Settle {
-        ticket,
+        ticket: *ticket,
         guard: Guard::Live,
         settlement,
-        error: Some(format!("effect {} is in doubt", request.key)),
+        error,
         evidence: Evidence::default(),
         follow_up: None,
         expanded: None,
@@ -183,7 +253,7 @@ fn resolve_own(
 ) -> Result<()> {
     let scope = live(tx, now, ticket)?.scope;
     let runner = Runner { work: ticket.work, fence: ticket.fence };
-    match known(tx, scope, key)? {
+    match entry(tx, now, scope, key)?.map(|entry| entry.known) {
         None => Err(StoreError::NotFound),
         Some(row) if row.state == state && row.runner == runner => Ok(()),
         Some(row) if row.state == EffectState::Begun && row.runner == runner => {
@@ -204,10 +274,11 @@ fn write_resolved(
     result: Option<&Sealed>,
     error: Option<&str>,
 ) -> Result<()> {
-    tx.prepare_cached(
-        "UPDATE effects SET state = ?3, result = ?4, error = ?5, resolved_at = ?6
-         WHERE scope = ?1 AND key = ?2",
-    )
+    tx.prepare_cached(&format!(
+        "UPDATE effects SET state = ?3, result = ?4, error = ?5, resolved_at = ?6,
+                    resolved_nth = {NEXT_NTH}
+             WHERE scope = ?1 AND key = ?2"
+    ))
     .and_then(|mut update| {
         update.execute((
             Bits(scope.to_bytes()),
@@ -225,7 +296,7 @@ fn write_resolved(
 fn resolve_doubt(tx: &Connection, now: Timestamp, resolve: &Resolve) -> Result<()> {
     let scope = scope_of(tx, resolve.tenant, resolve.work)?;
     let doubts = in_doubt(tx, now, resolve.tenant, scope)?;
-    if known(tx, scope, &resolve.key)?.is_none() {
+    if entry(tx, now, scope, &resolve.key)?.is_none() {
         return Err(StoreError::NotFound);
     }
     if !doubts.contains(&resolve.key) {
@@ -273,7 +344,7 @@ fn in_doubt(tx: &Connection, now: Timestamp, tenant: TenantId, scope: Ulid) -> R
         .collect())
 }
 
-fn list(
+pub(super) fn list(
     connection: &Connection,
     now: Timestamp,
     tenant: TenantId,
@@ -282,9 +353,10 @@ fn list(
     let mut select = connection
         .prepare_cached(
             "SELECT e.key, e.state, e.work_id, e.fence, e.description, e.result, e.error, e.begun_at,
-                    e.resolved_at,
+                    e.resolved_at, e.begun_nth, e.resolved_nth,
                     EXISTS (SELECT 1 FROM work w WHERE w.tenant = e.tenant AND w.id = e.work_id
-                            AND w.fence = e.fence AND w.state = 5 AND w.lease_expires_at > ?3)
+                            AND w.fence = e.fence AND w.state = 5 AND w.lease_expires_at > ?3),
+                    e.proposal_hash, e.expires_at, e.decided_by, e.decided_at
              FROM effects e WHERE e.scope = ?1 AND e.tenant = ?2 ORDER BY e.begun_at, e.key",
         )
         .map_err(unavailable)?;
@@ -304,6 +376,21 @@ fn effect_row(row: &Row<'_>) -> rusqlite::Result<EffectRow> {
         error: row.get(6)?,
         begun_at: time(row.get(7)?),
         resolved_at: row.get::<_, Option<i64>>(8)?.map(time),
-        alive: row.get(9)?,
+        begun_nth: row.get(9)?,
+        resolved_nth: row.get(10)?,
+        alive: row.get(11)?,
+        approval: approval_row(row, 12)?,
     })
+}
+
+fn approval_row(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<ApprovalRow>> {
+    let hash: Option<[u8; 32]> = row.get(first)?;
+    let expires_at: Option<i64> = row.get(first + 1)?;
+    let (decided_by, decided_at) = (row.get(first + 2)?, row.get::<_, Option<i64>>(first + 3)?);
+    Ok(hash.zip(expires_at).map(|(hash, expires_at)| ApprovalRow {
+        hash: ProposalHash(hash),
+        expires_at: time(expires_at),
+        decided_by,
+        decided_at: decided_at.map(time),
+    }))
 }

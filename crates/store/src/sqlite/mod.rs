@@ -6,9 +6,15 @@
 //! `postgres/`.
 
 mod accept;
+mod approvals;
+mod callbacks;
+mod cancelling;
+mod caps;
 mod checkpoint;
 mod coalescing;
 mod conversing;
+mod costs;
+mod dead_letters;
 mod effects;
 mod fixtures;
 mod migrate;
@@ -21,8 +27,10 @@ mod read;
 mod readers;
 mod registration;
 mod rows;
+mod schedules;
 mod sequencing;
 mod settings;
+mod stats;
 mod syncer;
 mod upkeep;
 mod work;

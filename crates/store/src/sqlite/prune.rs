@@ -2,7 +2,7 @@
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
-use wakepost_domain::{Timestamp, Ulid};
+use wakepost_domain::{Timestamp, Ulid, budget};
 
 use super::rows::{Bits, unavailable};
 use crate::error::Result;
@@ -30,20 +30,21 @@ macro_rules! needed {
             "(EXISTS (SELECT 1 FROM work w WHERE w.tenant = ", $e, ".tenant AND w.id = ", $e, ".id)
           OR EXISTS (SELECT 1 FROM work w WHERE w.event_id = ", $e, ".id AND w.event_id <> w.id)
           OR EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = ", $e, ".tenant AND d.id = ", $e, ".id
-                     AND d.state = 8 AND d.replayed_as IS NULL)
+                     AND d.state = 8 AND d.replayed_as IS NULL AND d.purged_by IS NULL)
           OR EXISTS (SELECT 1 FROM work_done d WHERE d.event_id = ", $e, ".id
-                     AND d.event_id <> d.id AND d.state = 8 AND d.replayed_as IS NULL)
+                     AND d.event_id <> d.id AND d.state = 8 AND d.replayed_as IS NULL AND d.purged_by IS NULL)
           OR EXISTS (SELECT 1 FROM joined j JOIN work w ON w.tenant = j.tenant AND w.id = j.work_id
                      WHERE j.event_id = ", $e, ".id)
           OR EXISTS (SELECT 1 FROM joined j JOIN work_done d ON d.tenant = j.tenant AND d.id = j.work_id
-                     WHERE j.event_id = ", $e, ".id AND d.state = 8 AND d.replayed_as IS NULL))"
+                     WHERE j.event_id = ", $e, ".id
+                     AND d.state = 8 AND d.replayed_as IS NULL AND d.purged_by IS NULL))"
         )
     };
 }
 
 /// Events of live work and of kept dead letters stay, with their bodies; effects stay as long as any item that shares them, so
 /// that no replay can repeat one.
-const SLICES: [Slice; 9] = [
+const SLICES: [Slice; 10] = [
     Slice {
         find: concat!(
             "SELECT e.id FROM bodies e WHERE e.id < ?1 AND NOT ",
@@ -83,6 +84,13 @@ const SLICES: [Slice; 9] = [
                  AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = s.tenant AND w.id = s.work_id)
                LIMIT ?2",
         remove: "DELETE FROM job_state WHERE work_id = ?1",
+        cut: |before| before.runs,
+    },
+    Slice {
+        find: "SELECT c.work_id, c.fence FROM costs c WHERE c.work_id < ?1
+                 AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = c.tenant AND w.id = c.work_id)
+               LIMIT ?2",
+        remove: "DELETE FROM costs WHERE work_id = ?1 AND fence = ?2",
         cut: |before| before.runs,
     },
     Slice {
@@ -136,6 +144,15 @@ pub fn prune(
         pruned.more |= found.len() as i64 >= STEP;
         failpoint::pass("retention.mid_batch")?;
     }
+    let days = tx
+        .prepare_cached(
+            "DELETE FROM budgets WHERE (source, day) IN
+               (SELECT source, day FROM budgets WHERE day < ?1 LIMIT ?2)",
+        )
+        .and_then(|mut remove| remove.execute((budget::day(before.runs), STEP)))
+        .map_err(unavailable)?;
+    pruned.rows += days as u64;
+    pruned.more |= days as i64 >= STEP;
     for (place, table, guard) in [
         (&mut walk.idempotency, "idempotency", ""),
         (&mut walk.threads, "threads", ""),

@@ -10,8 +10,11 @@ use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId, limits};
 
 use super::Sqlite;
+use super::callbacks;
+use super::caps;
+use super::costs::{self, Payer};
 use super::ordering::let_next_go;
-use super::rows::{Bits, known, time, unavailable};
+use super::rows::{Bits, known, meta, time, unavailable};
 use super::sequencing;
 use super::settings::remember;
 use super::work;
@@ -19,7 +22,7 @@ use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
     ClaimLane, ClaimRequest, Claimed, Evidence, Expanded, Guard, Heartbeat, HeartbeatAnswer,
-    Idempotency, Item, NewWork, Once, OrderKey, Progress, Queue, Settle, Settled,
+    Idempotency, Item, NewWork, Once, OrderKey, Progress, Queue, Settle, Settled, names,
 };
 use crate::vault::Sealed;
 
@@ -164,7 +167,7 @@ const CLAIM: &str =
            WHERE lane = ?6 AND state <= 2 AND behind = 0 AND run_at <= ?2 ORDER BY run_at, id LIMIT ?7)
      WHERE tenant = of AND id = item
      RETURNING tenant, id, kind, fence, attempts, max_attempts, event_id, scope, lease_expires_at, run_at,
-               order_key IS NOT NULL";
+               order_key IS NOT NULL, meta";
 
 /// Claims one item, if it is as ready as [`CLAIM`] wants it.
 const CLAIM_ONE: &str =
@@ -173,16 +176,7 @@ const CLAIM_ONE: &str =
             held_reason = NULL, cancel_at = NULL
      WHERE tenant = ?8 AND id = ?9 AND lane = ?6 AND state <= 2 AND behind = 0 AND run_at <= ?2 AND ?7 > 0
      RETURNING tenant, id, kind, fence, attempts, max_attempts, event_id, scope, lease_expires_at, run_at,
-               order_key IS NOT NULL";
-
-/// As much of a lane as its bounds leave room for.
-fn room(tx: &Connection, lane: &ClaimLane) -> rusqlite::Result<i64> {
-    let mut room = i64::from(lane.count);
-    for cap in &lane.caps {
-        room = room.min(i64::from(cap.limit) - running(tx, &cap.scope.text())?);
-    }
-    Ok(room)
-}
+               order_key IS NOT NULL, meta";
 
 fn claim_one(
     tx: &Connection,
@@ -191,7 +185,7 @@ fn claim_one(
     item: Item,
     lane: &ClaimLane,
 ) -> rusqlite::Result<Option<Claimed>> {
-    let caps: Vec<String> = lane.caps.iter().map(|cap| cap.scope.text()).collect();
+    let mut counts = caps::read(tx, now, &lane.caps)?;
     let claimed = tx
         .prepare_cached(CLAIM_ONE)?
         .query_row(
@@ -200,16 +194,19 @@ fn claim_one(
                 now.as_millis(),
                 now.after(lane.lease).as_millis(),
                 now.after(lane.run_timeout).as_millis(),
-                (!caps.is_empty()).then(|| caps.join(" ")),
+                names(&lane.caps),
                 lane.lane.0,
-                room(tx, lane)?,
+                counts.room(&lane.caps, lane.count),
                 item.tenant.0,
                 Bits(item.work.to_bytes()),
             ),
             |row| claimed_row(row, lane, now),
         )
         .optional()?;
-    count_running(tx, &caps, i64::from(claimed.is_some()))?;
+    if claimed.is_some() {
+        counts.start(&lane.caps, 1);
+        caps::write(tx, &lane.caps, &counts)?;
+    }
     Ok(claimed)
 }
 
@@ -220,20 +217,19 @@ fn claim(
     lane: &ClaimLane,
     claimed: &mut Vec<Claimed>,
 ) -> rusqlite::Result<()> {
-    let room = room(tx, lane)?;
-    if room <= 0 {
+    let mut counts = caps::read(tx, now, &lane.caps)?;
+    let room = counts.room(&lane.caps, lane.count);
+    if room == 0 {
         return Ok(());
     }
-    let caps: Vec<String> = lane.caps.iter().map(|cap| cap.scope.text()).collect();
     let mut update = tx.prepare_cached(CLAIM)?;
-    let caps_text = (!caps.is_empty()).then(|| caps.join(" "));
     let rows = update.query_map(
         (
             worker,
             now.as_millis(),
             now.after(lane.lease).as_millis(),
             now.after(lane.run_timeout).as_millis(),
-            caps_text,
+            names(&lane.caps),
             lane.lane.0,
             room,
         ),
@@ -242,7 +238,10 @@ fn claim(
     let mut found = rows.collect::<rusqlite::Result<Vec<_>>>()?;
     // RETURNING promises no order; workers should see the oldest first.
     found.sort_by_key(|(run_at, item)| (*run_at, item.ticket.work));
-    count_running(tx, &caps, found.len() as i64)?;
+    if !found.is_empty() && !lane.caps.is_empty() {
+        counts.start(&lane.caps, found.len() as u32);
+        caps::write(tx, &lane.caps, &counts)?;
+    }
     claimed.extend(found.into_iter().map(|(_, item)| item));
     Ok(())
 }
@@ -265,26 +264,8 @@ fn claimed_row(row: &Row<'_>, lane: &ClaimLane, now: Timestamp) -> rusqlite::Res
         event: row.get::<_, Option<Bits>>(6)?.map(|bits| EventId::from_bytes(bits.0)),
         scope: Ulid::from_bytes(row.get::<_, Bits>(7)?.0),
         lease_expires_at: time(row.get(8)?),
+        meta: meta(row.get(11)?),
     })
-}
-
-fn running(tx: &Connection, scope: &str) -> rusqlite::Result<i64> {
-    Ok(tx
-        .prepare_cached("SELECT running FROM lane_caps WHERE scope = ?1")?
-        .query_row([scope], |row| row.get(0))
-        .optional()?
-        .unwrap_or(0))
-}
-
-fn count_running<S: AsRef<str>>(tx: &Connection, caps: &[S], change: i64) -> rusqlite::Result<()> {
-    for scope in caps.iter().filter(|_| change != 0) {
-        tx.prepare_cached(
-            "INSERT INTO lane_caps (scope, running) VALUES (?1, ?2)
-             ON CONFLICT (scope) DO UPDATE SET running = running + excluded.running",
-        )?
-        .execute((scope.as_ref(), change))?;
-    }
-    Ok(())
 }
 
 fn heartbeat(
@@ -297,7 +278,7 @@ fn heartbeat(
         .prepare_cached(
             "UPDATE work SET lease_expires_at = max(lease_expires_at, min(?1, run_deadline))
              WHERE tenant = ?2 AND id = ?3 AND fence = ?4 AND state = 5 AND lease_expires_at > ?5
-             RETURNING lease_expires_at, cancel_at",
+             RETURNING lease_expires_at, cancel_at, lane, started_at, caps IS NOT NULL",
         )?
         .query_row(
             (
@@ -308,17 +289,23 @@ fn heartbeat(
                 now.as_millis(),
             ),
             |row| {
-                Ok(HeartbeatAnswer {
+                let answer = HeartbeatAnswer {
                     lease_expires_at: time(row.get(0)?),
                     cancel_requested: row.get::<_, Option<i64>>(1)?.is_some(),
-                })
+                };
+                let (lane, started_at) = (LaneId(row.get(2)?), row.get(3)?);
+                Ok((answer, Payer { lane, started_at, capped: row.get(4)? }))
             },
         )
         .optional()?;
-    if answer.is_some() && beat.cost.is_some() {
-        keep_evidence(tx, ticket, &Evidence { cost: beat.cost, ..Evidence::default() })?;
+    let Some((answer, payer)) = answer else {
+        return Ok(None);
+    };
+    if beat.cost.is_some() {
+        let evidence = Evidence { cost: beat.cost, ..Evidence::default() };
+        keep_evidence(tx, ticket, &evidence, &payer)?;
     }
-    Ok(answer)
+    Ok(Some(answer))
 }
 
 /// The part of a running row that its end needs.
@@ -329,6 +316,12 @@ struct Running {
     started_at: i64,
     cancelled: bool,
     caps: Option<String>,
+}
+
+impl Running {
+    fn payer(&self) -> Payer {
+        Payer { lane: self.lane, started_at: self.started_at, capped: self.caps.is_some() }
+    }
 }
 
 /// Ends a run, and makes what follows a success. `None`: the lease is not what the caller thinks.
@@ -355,7 +348,7 @@ fn end(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Result<Optio
     if state != State::Succeeded {
         record_run(tx, now, item, &running, outcome)?;
     }
-    keep_evidence(tx, ticket, &item.evidence)?;
+    keep_evidence(tx, ticket, &item.evidence, &running.payer())?;
     if let Some(expanded) = &item.expanded {
         keep_content(tx, ticket.tenant, expanded)?;
     }
@@ -367,7 +360,7 @@ fn end(tx: &Connection, now: Timestamp, item: &Settle) -> rusqlite::Result<Optio
     };
     let caps: Vec<&str> =
         running.caps.as_deref().map(|text| text.split(' ').collect()).unwrap_or_default();
-    count_running(tx, &caps, -1)?;
+    caps::free(tx, &caps)?;
     let freed_cap = !caps.is_empty();
     let lane = match &item.expanded {
         Some(expanded) if !state.is_terminal() => expanded.lane,
@@ -472,7 +465,7 @@ fn record_run(
     Ok(())
 }
 
-/// Moves an item to the history. Answers the lane of the item that stood behind it.
+/// Moves an item to the history, and makes what tells its outcome. Answers the lane of the item that stood behind it.
 pub(super) fn finish(
     tx: &Connection,
     now: Timestamp,
@@ -485,18 +478,23 @@ pub(super) fn finish(
     tx.prepare_cached(
         "INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
                                 event_id, scope, subject, order_key, meta, last_error, worker, started_at,
-                                finished_at)
+                                finished_at, callback_lane)
          SELECT tenant, id, kind, lane, ?3, run_at, attempts, max_attempts, fence, event_id, scope,
-                subject, order_key, meta, coalesce(?4, last_error), worker, started_at, ?5
+                subject, order_key, meta, coalesce(?4, last_error), worker, started_at, ?5,
+                callback_lane
          FROM work WHERE tenant = ?1 AND id = ?2",
     )?
     .execute((key.0, key.1, state as i16, error, now.as_millis()))?;
-    let (order, number, was_claimed): (Option<Bits>, i64, bool) = tx
+    let (order, number, was_claimed, calls_back): (Option<Bits>, i64, bool, bool) = tx
         .prepare_cached(
             "DELETE FROM work WHERE tenant = ?1 AND id = ?2
-             RETURNING CASE WHEN behind = 0 THEN order_key END, place, fence > 0",
+             RETURNING CASE WHEN behind = 0 THEN order_key END, place, fence > 0,
+                       callback_lane IS NOT NULL",
         )?
-        .query_row(key, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        .query_row(key, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    if calls_back {
+        callbacks::make(tx, now, tenant, work)?;
+    }
     let Some(order) = order.map(|order| OrderKey(order.0)) else {
         return Ok(None);
     };
@@ -539,10 +537,16 @@ fn keep_content(tx: &Connection, tenant: TenantId, expanded: &Expanded) -> rusql
     Ok(())
 }
 
-fn keep_evidence(tx: &Connection, ticket: &Ticket, evidence: &Evidence) -> rusqlite::Result<()> {
+fn keep_evidence(
+    tx: &Connection,
+    ticket: &Ticket,
+    evidence: &Evidence,
+    payer: &Payer,
+) -> rusqlite::Result<()> {
     if evidence.result.is_none() && evidence.reply.is_none() && evidence.cost.is_none() {
         return Ok(());
     }
+    let cost = evidence.cost.map(|cost| costs::tell(tx, ticket, payer, cost)).transpose()?;
     tx.prepare_cached(
         "INSERT INTO job_state (work_id, tenant, result, reply, cost) VALUES (?1, ?2, ?3, ?4, ?5)
          ON CONFLICT (work_id) DO UPDATE SET result = coalesce(excluded.result, result),
@@ -553,7 +557,7 @@ fn keep_evidence(tx: &Connection, ticket: &Ticket, evidence: &Evidence) -> rusql
         ticket.tenant.0,
         evidence.result.as_ref().map(Sealed::as_bytes),
         evidence.reply.as_ref().map(Sealed::as_bytes),
-        evidence.cost,
+        cost,
     ))?;
     Ok(())
 }

@@ -187,28 +187,28 @@ impl Reading for Sqlite {
     }
 }
 
-fn before(page: Cursor) -> Bits {
+pub(super) fn before(page: Cursor) -> Bits {
     Bits(page.before.unwrap_or(Ulid::MAX).to_bytes())
 }
 
 /// A WHERE clause that grows with its parameters.
-struct Query {
-    sql: String,
-    values: Vec<Box<dyn ToSql>>,
+pub(super) struct Query {
+    pub(super) sql: String,
+    pub(super) values: Vec<Box<dyn ToSql>>,
 }
 
 impl Query {
-    fn new(sql: String) -> Query {
+    pub(super) fn new(sql: String) -> Query {
         Query { sql, values: Vec::new() }
     }
 
     /// Adds text whose `?` stand for the values, in order.
-    fn add(&mut self, sql: &str, values: Vec<Box<dyn ToSql>>) {
+    pub(super) fn add(&mut self, sql: &str, values: Vec<Box<dyn ToSql>>) {
         self.sql.push_str(sql);
         self.values.extend(values);
     }
 
-    fn run<T>(
+    pub(super) fn run<T>(
         &self,
         connection: &Connection,
         read: fn(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
@@ -493,9 +493,6 @@ fn work_query(
             vec![Box::new(tenant.0), Box::new(name.clone())],
         );
     }
-    if filter.unreplayed && table == "work_done" {
-        query.add(" AND replayed_as IS NULL", vec![]);
-    }
     query.add(" ORDER BY id DESC LIMIT ?", vec![Box::new(page.limit)]);
     query
 }
@@ -503,7 +500,7 @@ fn work_query(
 fn job_states(connection: &Connection, ids: Vec<WorkId>) -> Result<Vec<(WorkId, JobState)>> {
     let mut select = connection
         .prepare_cached(
-            "SELECT input, checkpoint, result, reply, cost FROM job_state WHERE work_id = ?1",
+            "SELECT input, checkpoint, result, reply, cost, scheduled_for FROM job_state WHERE work_id = ?1",
         )
         .map_err(unavailable)?;
     let mut found = Vec::new();
@@ -521,6 +518,7 @@ fn job_states(connection: &Connection, ids: Vec<WorkId>) -> Result<Vec<(WorkId, 
                     result: sealed(2)?,
                     reply: sealed(3)?,
                     cost: row.get(4)?,
+                    scheduled_for: row.get::<_, Option<i64>>(5)?.map(time),
                 })
             })
             .optional()
@@ -533,10 +531,14 @@ fn job_states(connection: &Connection, ids: Vec<WorkId>) -> Result<Vec<(WorkId, 
 fn runs(connection: &Connection, tenant: TenantId, id: WorkId) -> Result<Vec<Run>> {
     let mut select = connection
         .prepare_cached(
-            "SELECT fence, attempt, worker, started_at, ended_at, outcome, error FROM attempts
+            "SELECT fence, attempt, worker, started_at, ended_at, outcome, error,
+                    (SELECT c.cost FROM costs c WHERE c.work_id = a.work_id AND c.fence = a.fence)
+             FROM attempts a
              WHERE work_id = ?1 AND tenant = ?2
              UNION ALL
-             SELECT fence, attempts, worker, started_at, finished_at, 0, NULL FROM work_done
+             SELECT fence, attempts, worker, started_at, finished_at, 0, NULL,
+                    (SELECT c.cost FROM costs c WHERE c.work_id = d.id AND c.fence = d.fence)
+             FROM work_done d
              WHERE id = ?1 AND tenant = ?2 AND state = 6
              ORDER BY fence",
         )
@@ -552,6 +554,7 @@ fn runs(connection: &Connection, tenant: TenantId, id: WorkId) -> Result<Vec<Run
                 ended_at: time(row.get(4)?),
                 outcome: known(row.get(5)?, RunOutcome::from_code)?,
                 error: row.get(6)?,
+                cost: row.get(7)?,
             })
         })
         .map_err(unavailable)?;

@@ -7,7 +7,9 @@ use wakepost_domain::event::{Event, Part, Route};
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::receipt::{Evidence, Verdict};
 use wakepost_domain::work::{HeldReason, State, WorkKind};
-use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId};
+use wakepost_domain::{
+    EventId, OperationId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId,
+};
 
 use crate::error::{Result, StoreError};
 use crate::moves::{AuditEntry, OrderKey, ReceiptRow, WorkMeta, WorkRow};
@@ -91,11 +93,11 @@ pub fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
 /// The columns of a live item, in the order [`work`] reads them.
 pub const WORK_LIVE: &str = "tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, \
      event_id, scope, subject, meta, held_reason, last_error, worker, started_at, lease_expires_at, \
-     cancel_at, NULL, NULL, order_key, behind";
+     cancel_at, NULL, NULL, order_key, behind, callback_lane, NULL";
 /// The columns of a finished item, in the order [`work`] reads them.
 pub const WORK_DONE: &str = "tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, \
      event_id, scope, subject, meta, NULL, last_error, worker, started_at, NULL, NULL, finished_at, \
-     replayed_as, order_key, 0";
+     replayed_as, order_key, 0, callback_lane, purged_by";
 
 pub fn work(row: &Row<'_>) -> rusqlite::Result<WorkRow> {
     let held: Option<i16> = row.get(13)?;
@@ -113,7 +115,10 @@ pub fn work(row: &Row<'_>) -> rusqlite::Result<WorkRow> {
         event: row.get::<_, Option<Bits>>(9)?.map(|bits| EventId::from_bytes(bits.0)),
         scope: Ulid::from_bytes(row.get::<_, Bits>(10)?.0),
         subject: row.get(11)?,
-        meta: meta(row.get(12)?),
+        meta: WorkMeta {
+            callback_lane: row.get::<_, Option<i64>>(23)?.map(LaneId),
+            ..meta(row.get(12)?)
+        },
         held: held.map(|code| known(code, HeldReason::from_code)).transpose()?,
         last_error: row.get(14)?,
         worker: row.get(15)?,
@@ -124,6 +129,7 @@ pub fn work(row: &Row<'_>) -> rusqlite::Result<WorkRow> {
         replayed_as: row.get::<_, Option<Bits>>(20)?.map(|bits| WorkId::from_bytes(bits.0)),
         order: row.get::<_, Option<Bits>>(21)?.map(|bits| OrderKey(bits.0)),
         behind: row.get(22)?,
+        purged_by: row.get::<_, Option<Bits>>(24)?.map(|bits| OperationId::from_bytes(bits.0)),
     })
 }
 
@@ -134,7 +140,7 @@ pub fn meta(text: Option<String>) -> WorkMeta {
 
 /// The column for [`meta`].
 pub fn meta_text(meta: &WorkMeta) -> Option<String> {
-    (*meta != WorkMeta::default()).then(|| serde_json::to_string(meta).expect("plain data"))
+    meta.text()
 }
 
 pub const RECEIPT: &str = "id, event_id, remote_addr, verdict, latency_us, detail, evidence";

@@ -1,7 +1,7 @@
 //! Work items from outside a run: create, cancel, release, replay.
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, params};
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::transition::{self, Move};
 use wakepost_domain::work::State;
@@ -9,6 +9,7 @@ use wakepost_domain::{EventId, TenantId, Timestamp, WorkId};
 
 use super::Sqlite;
 use super::accept::{owner, take_key};
+use super::cancelling::{cancel_each, check_new, next_of_subject};
 use super::ordering::stands_behind;
 use super::queue::finish;
 use super::read::work_of_event;
@@ -17,8 +18,8 @@ use super::settings::{forget, remember};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
-    AuditEntry, CancelOutcome, Idempotency, NewWork, Once, Replay, ReplayFrom, Spot, WorkMeta,
-    WorkMoves, WorkRow,
+    AuditEntry, CancelOutcome, Idempotency, NewWork, Once, Replay, ReplayFrom, Spot, SubjectStep,
+    WorkMeta, WorkMoves, WorkRow,
 };
 use crate::vault::Sealed;
 
@@ -36,6 +37,7 @@ impl WorkMoves for Sqlite {
             }
             let ids: Vec<WorkId> =
                 items.iter().map(|item| create(tx, now, item)).collect::<Result<_>>()?;
+            check_new(tx, &items)?;
             if items.iter().zip(&ids).all(|(item, id)| item.id != *id) {
                 forget(tx, once.as_ref())?;
             }
@@ -52,26 +54,45 @@ impl WorkMoves for Sqlite {
     ) -> Result<CancelOutcome> {
         self.write_whole(0, move |tx, now| {
             let row = find(tx, tenant, id)?.ok_or(StoreError::NotFound)?;
-            let outcome = cancel(tx, now, &row)?;
+            let outcome = cancel(tx, now, &row, None)?;
             audit(tx, &entry)?;
             Ok(outcome)
         })
         .await
     }
 
-    async fn release(&self, tenant: TenantId, id: WorkId, entry: AuditEntry) -> Result<LaneId> {
+    async fn cancel_many(
+        &self,
+        tenant: TenantId,
+        ids: Vec<WorkId>,
+        entry: Option<AuditEntry>,
+    ) -> Result<Vec<CancelOutcome>> {
         self.write_whole(0, move |tx, now| {
-            let row = find(tx, tenant, id)?.ok_or(StoreError::NotFound)?;
-            check(row.state, Move::Release)?;
-            tx.prepare_cached(
-                "UPDATE work SET state = 0, run_at = ?3, held_reason = NULL WHERE tenant = ?1 AND id = ?2",
-            )
-            .and_then(|mut update| update.execute((tenant.0, Bits(id.to_bytes()), now.as_millis())))
-            .map_err(unavailable)?;
-            audit(tx, &entry)?;
-            Ok(row.lane)
+            let outcomes = cancel_each(tx, now, tenant, &ids)?;
+            if let Some(entry) = &entry {
+                audit(tx, entry)?;
+            }
+            Ok(outcomes)
         })
         .await
+    }
+
+    async fn live_of_subject(
+        &self,
+        tenant: TenantId,
+        subject: String,
+        after: Option<WorkId>,
+        rows_max: u32,
+    ) -> Result<SubjectStep> {
+        self.readers
+            .read(move |connection, _| {
+                next_of_subject(connection, tenant, &subject, after, rows_max)
+            })
+            .await
+    }
+
+    async fn release(&self, tenant: TenantId, id: WorkId, entry: AuditEntry) -> Result<LaneId> {
+        self.write_whole(0, move |tx, now| release(tx, now, tenant, id, None, &entry)).await
     }
 
     async fn replay(
@@ -92,8 +113,30 @@ impl WorkMoves for Sqlite {
     }
 }
 
-fn check(from: State, mv: Move) -> Result<State> {
+pub(super) fn check(from: State, mv: Move) -> Result<State> {
     transition::next(from, mv).map_err(|invalid| StoreError::InvalidState(invalid.to_string()))
+}
+
+/// Lets a held item go on, where it was or in another lane; answers which.
+pub(super) fn release(
+    tx: &Connection,
+    now: Timestamp,
+    tenant: TenantId,
+    id: WorkId,
+    lane: Option<LaneId>,
+    entry: &AuditEntry,
+) -> Result<LaneId> {
+    let row = find(tx, tenant, id)?.ok_or(StoreError::NotFound)?;
+    check(row.state, Move::Release)?;
+    let lane = lane.unwrap_or(row.lane);
+    tx.prepare_cached(
+        "UPDATE work SET state = 0, run_at = ?3, held_reason = NULL, lane = ?4
+         WHERE tenant = ?1 AND id = ?2",
+    )
+    .and_then(|mut update| update.execute((tenant.0, Bits(id.to_bytes()), now.as_millis(), lane.0)))
+    .map_err(unavailable)?;
+    audit(tx, entry)?;
+    Ok(lane)
 }
 
 fn create(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<WorkId> {
@@ -115,57 +158,69 @@ pub(super) fn insert(tx: &Connection, now: Timestamp, item: &NewWork) -> Result<
 pub(super) fn insert_at(tx: &Connection, now: Timestamp, item: &NewWork, spot: Spot) -> Result<()> {
     let later = item.run_at.filter(|at| *at > now);
     let behind = stands_behind(tx, item.order).map_err(unavailable)?;
-    let state = if later.is_some() { State::Scheduled } else { State::Pending };
     tx.prepare_cached(
         "INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
                            event_id, scope, subject, meta, order_key, behind, place, coalesce_key,
-                           gathers_until)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                           gathers_until, cancel_key, callback_lane, held_reason)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
     )
     .and_then(|mut put| {
-        put.execute((
+        put.execute(params![
             item.tenant.0,
             Bits(item.id.to_bytes()),
             item.kind as i16,
             item.lane.0,
-            state as i16,
+            item.first_state(later) as i16,
             later.unwrap_or(now).as_millis(),
             item.max_attempts,
             item.event.map(|event| Bits(event.to_bytes())),
             Bits(item.scope.unwrap_or(item.id.0).to_bytes()),
-            &item.subject,
+            item.subject,
             meta_text(&item.meta),
             item.order.map(|order| Bits(order.0)),
             behind,
             spot.number,
             spot.coalesce.map(|key| Bits(key.0)),
             spot.gathers_until.map(Timestamp::as_millis),
-        ))
+            item.cancel_key().map(|key| Bits(key.0)),
+            item.meta.callback_lane.map(|lane| lane.0),
+            item.meta.held().map(|reason| reason as i16),
+        ])
     })
     .map_err(unavailable)?;
     if let Some(input) = &item.input {
-        tx.prepare_cached("INSERT INTO job_state (work_id, tenant, input) VALUES (?1, ?2, ?3)")
-            .and_then(|mut put| {
-                put.execute((Bits(item.id.to_bytes()), item.tenant.0, input.as_bytes()))
-            })
-            .map_err(unavailable)?;
+        tx.prepare_cached(
+            "INSERT INTO job_state (work_id, tenant, input, scheduled_for) VALUES (?1, ?2, ?3, ?4)",
+        )
+        .and_then(|mut put| {
+            let tick = item.meta.scheduled_for.map(Timestamp::as_millis);
+            put.execute((Bits(item.id.to_bytes()), item.tenant.0, input.as_bytes(), tick))
+        })
+        .map_err(unavailable)?;
     }
     Ok(())
 }
 
-fn cancel(tx: &Connection, now: Timestamp, row: &WorkRow) -> Result<CancelOutcome> {
+/// Gives a live item up, or asks its run to stop, with the reason if there is one to tell.
+pub(super) fn cancel(
+    tx: &Connection,
+    now: Timestamp,
+    row: &WorkRow,
+    reason: Option<&str>,
+) -> Result<CancelOutcome> {
     if row.state == State::Running {
         tx.prepare_cached(
-            "UPDATE work SET cancel_at = coalesce(cancel_at, ?3) WHERE tenant = ?1 AND id = ?2",
+            "UPDATE work SET cancel_at = coalesce(cancel_at, ?3), last_error = coalesce(?4, last_error)
+             WHERE tenant = ?1 AND id = ?2",
         )
         .and_then(|mut update| {
-            update.execute((row.tenant.0, Bits(row.id.to_bytes()), now.as_millis()))
+            update.execute((row.tenant.0, Bits(row.id.to_bytes()), now.as_millis(), reason))
         })
         .map_err(unavailable)?;
         return Ok(CancelOutcome::Requested);
     }
     let state = check(row.state, Move::Cancel)?;
-    let next_in_order = finish(tx, now, row.tenant, row.id, state, None).map_err(unavailable)?;
+    let next_in_order = finish(tx, now, row.tenant, row.id, state, reason).map_err(unavailable)?;
     Ok(CancelOutcome::Cancelled { next_in_order })
 }
 
@@ -181,7 +236,7 @@ fn replay(tx: &Connection, now: Timestamp, request: &Replay) -> Result<LaneId> {
         scope: None,
         subject: None,
         order: None,
-        meta: WorkMeta::default(),
+        meta: WorkMeta { callback_lane: request.callback_lane, ..WorkMeta::default() },
         input: request.input.clone(),
         dedup: None,
     };
@@ -239,6 +294,9 @@ fn replaceable(old: &WorkRow) -> Result<()> {
         )));
     }
     match old.replayed_as {
+        None if old.purged_by.is_some() => {
+            Err(StoreError::InvalidState("it was purged: nothing is left to replay".to_owned()))
+        }
         None => Ok(()),
         Some(new) => Err(StoreError::InvalidState(format!(
             "it was replayed already, as {}",

@@ -1,0 +1,98 @@
+//! Dead letters: listed by filter, and purged.
+
+use async_trait::async_trait;
+use wakepost_domain::{OperationId, TenantId, WorkId};
+
+use super::Postgres;
+use super::event_list::{Query, before, owned};
+use super::rows::{WORK_DONE, query as fetch, uuid, work};
+use crate::error::Result;
+use crate::moves::{Cursor, DeadFilter, DeadLetters, WorkRow};
+
+#[async_trait]
+impl DeadLetters for Postgres {
+    async fn dead_letters(
+        &self,
+        tenant: TenantId,
+        filter: DeadFilter,
+        page: Cursor,
+    ) -> Result<Vec<WorkRow>> {
+        let client = self.cool().await?;
+        query(tenant, &filter, page).run(&client).await?.iter().map(work).collect()
+    }
+
+    async fn purge(&self, tenant: TenantId, works: Vec<WorkId>, by: OperationId) -> Result<u64> {
+        let client = self.cool().await?;
+        let ids: Vec<_> = works.iter().map(|id| uuid(id.0)).collect();
+        let purged = fetch(&client, PURGE, &[&tenant.0, &ids, &uuid(by.0)]).await?;
+        Ok(purged.len() as u64)
+    }
+}
+
+fn query(tenant: TenantId, filter: &DeadFilter, page: Cursor) -> Query {
+    let mut query = Query::new(format!("SELECT {WORK_DONE} FROM work_done w WHERE state = 8"));
+    query.add(" AND tenant = ?::int", tenant.0);
+    query.add(" AND id < ?::uuid", before(page));
+    if !filter.dealt_with {
+        // Spelled as in its index.
+        query.sql.push_str(" AND replayed_as IS NULL AND purged_by IS NULL");
+    }
+    if let Some(kind) = filter.kind {
+        query.add(" AND kind = ?::smallint", kind as i16);
+    }
+    if let Some(since) = filter.since {
+        query.add(" AND finished_at >= ?::bigint", since.as_millis());
+    }
+    if let Some(until) = filter.until {
+        query.add(" AND finished_at < ?::bigint", until.as_millis());
+    }
+    if let Some(source) = filter.source {
+        query.add(&of_lane("l.origin = ?::uuid"), uuid(source.0));
+    }
+    if let Some(text) = &filter.text {
+        has(&mut query, filter, text);
+    }
+    query.add(" ORDER BY id DESC LIMIT ?::bigint", i64::from(page.limit));
+    query
+}
+
+fn of_lane(on: &str) -> String {
+    format!(" AND lane IN (SELECT l.id FROM lanes l WHERE l.tenant = w.tenant AND {on})")
+}
+
+fn has(query: &mut Query, filter: &DeadFilter, text: &str) {
+    query.add(
+        " AND (strpos(coalesce(last_error, ''), ?::text) > 0 OR starts_with(subject, ?::text)
+               OR lane IN (SELECT l.id FROM lanes l
+                           WHERE l.tenant = w.tenant AND starts_with(l.name, ?::text))",
+        owned(text),
+    );
+    if let Some((kind, first, last)) = filter.ids() {
+        query.add(" OR (kind = ?::smallint", kind as i16);
+        query.add(" AND id >= ?::uuid", uuid(first));
+        query.add(" AND id <= ?::uuid)", uuid(last));
+    }
+    if let Some((first, last)) = filter.events() {
+        query.add(" OR (event_id >= ?::uuid", uuid(first));
+        query.add(" AND event_id <= ?::uuid)", uuid(last));
+    }
+    query.sql.push(')');
+}
+
+/// Locked in their order, as wherever several are.
+const PURGE: &str = "
+WITH open AS MATERIALIZED (
+  SELECT tenant, id FROM work_done
+  WHERE tenant = $1::int AND id = ANY ($2::uuid[])
+    AND state = 8 AND replayed_as IS NULL AND purged_by IS NULL
+  ORDER BY id FOR UPDATE
+), states AS (
+  DELETE FROM job_state s USING open o WHERE s.work_id = o.id
+), runs AS (
+  DELETE FROM attempts a USING open o WHERE a.work_id = o.id
+), signs AS (
+  DELETE FROM progress p USING open o WHERE p.work_id = o.id
+)
+UPDATE work_done d SET purged_by = $3::uuid, last_error = NULL
+FROM open o WHERE d.tenant = o.tenant AND d.id = o.id
+RETURNING d.id";
