@@ -20,7 +20,7 @@ use wakepost_store::sqlite::{Drive, Durability, Sqlite};
 use wakepost_store::vault::Vault;
 use wakepost_store::{Store, StoreError};
 
-use crate::api::{self, hash_key, new_key};
+use crate::api::{self, KeptStats, hash_key, new_key};
 use crate::config::{self, Config, MasterKeySource};
 use crate::context::{Context, Hub, NoHub};
 use crate::directory::{Directory, MANY_NODES_TTL};
@@ -102,6 +102,7 @@ impl App {
             client: Arc::new(client),
             mailer,
             streams: Arc::new(Semaphore::new(limits::STREAMS_MAX)),
+            stats: KeptStats::default(),
             metrics: Metrics::default(),
             last_id: Mutex::new(Ulid::MIN),
             used_keys: Mutex::new(HashMap::new()),

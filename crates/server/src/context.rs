@@ -13,6 +13,7 @@ use wakepost_store::Store;
 use wakepost_store::moves::Ledger;
 use wakepost_store::vault::Vault;
 
+use crate::api::KeptStats;
 use crate::config::Config;
 use crate::directory::Directory;
 use crate::edge::{Faults, Rates, Rejections};
@@ -76,6 +77,8 @@ pub struct Context {
     pub streams: Arc<Semaphore>,
     /// The other nodes.
     pub hub: Arc<dyn Hub>,
+    /// How queues stood a moment ago.
+    pub stats: KeptStats,
     /// What is counted.
     pub metrics: Metrics,
     /// Where refused requests leave their receipts.
@@ -106,7 +109,15 @@ impl Context {
     /// A source changed: this node and the others read it anew.
     pub fn source_changed(&self, id: SourceId) {
         self.directory.forget_source(id);
+        self.queue.rules_changed();
         self.hub.tell(&format!("s:{id}"));
+    }
+
+    /// A tenant changed: this node and the others read it anew.
+    pub fn tenants_changed(&self) {
+        self.directory.forget_tenants();
+        self.queue.rules_changed();
+        self.hub.tell("t");
     }
 
     /// A new id for something that happens now. It sorts after all that this node gave out before.

@@ -4,6 +4,7 @@
 //! drops the copy at once. On many nodes a change is told to all of them, and a copy is never older than
 //! [`MANY_NODES_TTL`].
 
+mod approval;
 mod cache;
 mod policy;
 mod source;
@@ -22,7 +23,7 @@ use wakepost_store::vault::{Slot, Vault};
 use wakepost_store::{Result, Store};
 
 use cache::Cache;
-pub use policy::{Policy, Secret};
+pub use policy::{Policy, Preflight, Secret};
 pub use source::{LiveSource, sealed_record};
 
 /// How old a copy may be where other nodes change settings too.

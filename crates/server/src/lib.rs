@@ -5,9 +5,12 @@
 
 pub mod api;
 pub mod app;
+pub mod callbacks;
+pub mod chains;
 pub mod cli;
 pub mod config;
 pub mod context;
+pub mod dead_letters;
 pub mod demo;
 pub mod directory;
 pub mod edge;
@@ -19,6 +22,7 @@ pub mod queue;
 pub mod registering;
 pub mod replays;
 pub mod replies;
+mod schedules;
 mod schema;
 pub mod self_webhook;
 pub mod system;

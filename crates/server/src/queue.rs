@@ -5,6 +5,8 @@
 //! a word from another node.
 
 mod firing;
+mod resting;
+mod seen;
 mod waiting;
 
 use std::collections::{HashMap, HashSet};
@@ -25,6 +27,8 @@ use wakepost_store::{Result, Store, failpoint};
 use crate::context::Hub;
 use crate::directory::{Directory, Policy};
 pub use firing::Fire;
+use resting::Resting;
+use seen::Seen;
 use waiting::Waiting;
 
 /// How long a waiting worker sleeps at most before it looks for itself: the net under lost hints.
@@ -91,6 +95,8 @@ struct Rings {
     executors: HashMap<LaneId, Executor>,
     /// Lanes that were asked while a bound on running items applied: a freed place brings them back.
     parked: HashMap<TenantId, HashSet<LaneId>>,
+    /// Lanes that a rate or a budget lets nothing start of before a known moment.
+    resting: Resting,
 }
 
 impl Rings {
@@ -127,7 +133,7 @@ impl Rings {
 /// How many more items of an executor this node can run.
 pub type Places<'a> = dyn Fn(&Executor) -> usize + Sync + 'a;
 
-/// An item to run here, with its lane and the rules for it.
+/// A claimed item, with its lane and the rules for it.
 pub type Pushed = (Claimed, Arc<Lane>, Policy);
 
 /// The queue of this node.
@@ -138,6 +144,8 @@ pub struct Queue {
     rings: Mutex<Rings>,
     pushed: Notify,
     fired: Notify,
+    rested: Notify,
+    seen: Seen,
 }
 
 impl std::fmt::Debug for Queue {
@@ -149,8 +157,16 @@ impl std::fmt::Debug for Queue {
 impl Queue {
     /// A queue over a store.
     pub fn new(store: Arc<dyn Store>, directory: Arc<Directory>, hub: Arc<dyn Hub>) -> Queue {
-        let (pushed, fired) = (Notify::new(), Notify::new());
-        Queue { store, directory, hub, rings: Mutex::default(), pushed, fired }
+        Queue {
+            store,
+            directory,
+            hub,
+            rings: Mutex::default(),
+            pushed: Notify::new(),
+            fired: Notify::new(),
+            rested: Notify::new(),
+            seen: Seen::default(),
+        }
     }
 
     /// A lane got ready work through this node: serve it, and tell the others.
@@ -202,6 +218,9 @@ impl Queue {
             return false;
         }
         let mut rings = self.rings.lock();
+        if rings.resting.has(lane.id) {
+            return true;
+        }
         let turns = rings.turns(way);
         turns.set_weight(lane.key.tenant, policy.weight);
         turns.hint(lane);
@@ -234,8 +253,9 @@ impl Queue {
     }
 
     /// Leases items to a worker, waiting for the first if need be.
-    pub async fn lease(&self, ask: &Ask, stop: &CancellationToken) -> Result<Vec<Claimed>> {
+    pub async fn lease(&self, ask: &Ask, stop: &CancellationToken) -> Result<Vec<Pushed>> {
         let deadline = Instant::now() + ask.wait;
+        self.seen.note(ask);
         loop {
             // Registered before looking, so that a hint between the look and the sleep is not missed.
             let place = waiting::Place::take(&self.rings, ask);
@@ -259,7 +279,7 @@ impl Queue {
                 }
             }
             if !got.is_empty() || Instant::now() >= deadline || stop.is_cancelled() {
-                return Ok(got.into_iter().map(|(claimed, _, _)| claimed).collect());
+                return Ok(got);
             }
             let nap = deadline.min(Instant::now() + SAFETY_POLL);
             tokio::select! {
@@ -323,6 +343,7 @@ impl Queue {
         if request.lanes.is_empty() {
             return Ok(());
         }
+        let asked_at = Instant::now();
         let claimed = self.store.claim(request).await?;
         let mut counts: HashMap<LaneId, u32> = HashMap::new();
         for item in &claimed {
@@ -330,6 +351,11 @@ impl Queue {
         }
         let asked = plan.iter().filter(|take| known.contains_key(&take.lane));
         self.report(way, asked, &counts);
+        let lanes = known.values().map(|(lane, policy)| (&**lane, policy));
+        if let Err(error) = self.rest_bound(way, asked_at, lanes).await {
+            // What was claimed must reach its worker; the resync comes back to the lanes.
+            tracing::warn!(%error, "bounds could not be looked at");
+        }
         got.extend(claimed.into_iter().filter_map(|item| {
             let (lane, policy) = known.get(&item.lane)?;
             Some((item, lane.clone(), policy.clone()))
@@ -353,7 +379,7 @@ impl Queue {
     /// A lane under a bound is about to be asked. Noted before, not after it gave too little: a place that gets free
     /// in between must not be missed.
     fn park(&self, lane: &Lane, policy: &Policy) {
-        if !policy.caps.is_empty() {
+        if policy.running_max().is_some() {
             self.rings.lock().parked.entry(lane.key.tenant).or_default().insert(lane.id);
         }
     }

@@ -6,10 +6,13 @@ use wakepost_domain::event::Event;
 use wakepost_domain::lane::LaneKey;
 use wakepost_domain::work::{Priority, WorkKind};
 use wakepost_domain::{SourceId, TenantId, Timestamp, WorkId, thread};
-use wakepost_store::moves::{AuditEntry, EventFilter, Idempotency, Once, Page, Replay, ReplayFrom};
+use wakepost_store::moves::{
+    AuditEntry, EventFilter, Idempotency, Once, Page, Replay, ReplayFrom, WorkRow,
+};
 use wakepost_store::vault::{Sealed, Slot};
 use wakepost_store::{Result, StoreError};
 
+use crate::callbacks;
 use crate::context::Context;
 use crate::schema;
 use crate::view::Content;
@@ -153,12 +156,21 @@ pub async fn make(
         ReplayFrom::Event(_, lane) => (lane, None),
         ReplayFrom::Work(old) => {
             let row = context.store.work(tenant, old).await?.ok_or(StoreError::NotFound)?;
-            (row.lane, reseal_input(context, tenant, old, id).await?)
+            (row.lane, resealed_input(context, &row, id).await?)
         }
     };
     let lane = context.directory.lanes(&[lane]).await?.pop().ok_or(StoreError::NotFound)?;
     let max_attempts = context.directory.max_attempts(&lane, None).await?;
-    let request = Replay { tenant, from, id, fresh_scope, input, max_attempts, audit };
+    let source = match (from, lane.key.origin) {
+        (ReplayFrom::Event(..), Some(origin)) => context.directory.source(SourceId(origin)).await?,
+        _ => None,
+    };
+    let callback_lane = match source {
+        Some(live) => callbacks::lane_of_source(context, &live.source).await?,
+        None => None,
+    };
+    let request =
+        Replay { tenant, from, id, fresh_scope, input, max_attempts, callback_lane, audit };
     let made = context.store.replay(request, once).await;
     let stored = match &made {
         Ok(made) => matches!(made, Once::Now(_)),
@@ -173,18 +185,21 @@ pub async fn make(
     })
 }
 
-/// A record is bound to its row, so a new item needs its own.
-async fn reseal_input(
-    context: &Context,
-    tenant: TenantId,
-    old: WorkId,
-    new: WorkId,
-) -> Result<Option<Sealed>> {
-    let states = context.store.job_states(vec![old]).await?;
+/// A record is bound to its row, so a new item needs its own. A callback says what the old one said.
+async fn resealed_input(context: &Context, old: &WorkRow, new: WorkId) -> Result<Option<Sealed>> {
+    let key = context.vault.key(old.tenant).await?;
+    if old.kind == WorkKind::Callback {
+        let said = match callbacks::kept(context, old).await? {
+            Some(kept) => Some(kept),
+            None => callbacks::compose(context, old).await?,
+        };
+        let plain = said.map(|said| serde_json::to_vec(&said).expect("plain data"));
+        return Ok(plain.map(|plain| key.seal(Slot::Input(new), &plain)));
+    }
+    let states = context.store.job_states(vec![old.id]).await?;
     let Some(record) = states.into_iter().next().and_then(|(_, state)| state.input) else {
         return Ok(None);
     };
-    let key = context.vault.key(tenant).await?;
-    let plain = key.open(Slot::Input(old), &record)?;
+    let plain = key.open(Slot::Input(old.id), &record)?;
     Ok(Some(key.seal(Slot::Input(new), &plain)))
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use wakepost_domain::backoff::REPLY_ATTEMPTS;
 use wakepost_domain::lane::{Lane, LaneKey};
 use wakepost_domain::lease::Ticket;
@@ -15,6 +16,9 @@ use wakepost_store::{Result, StoreError};
 
 use crate::context::Context;
 use crate::directory::LiveSource;
+
+/// The name under which a reply proposes all that it would say. Its parts are effects of their own.
+pub const PROPOSAL: &str = "reply";
 
 /// What a reply carries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +54,11 @@ impl Place {
             Place::Last => before != Place::Beside,
         }
     }
+}
+
+/// What a reply would say, by what its item carries.
+pub fn said(input: &RawValue) -> Option<String> {
+    serde_json::from_str(input.get()).ok().map(|reply: Reply| reply.text)
 }
 
 /// The reply that follows a job's success, where its event can be answered at all.
@@ -113,7 +122,10 @@ pub async fn new(
         order: Some(OrderKey::of_replies(job.tenant, job.id)),
         meta: WorkMeta {
             parent_id: Some(job_id.clone()),
+            hops: job.meta.hops,
+            trace: job.meta.trace.clone(),
             order_key: Some(job_id),
+            mode: job.meta.mode,
             ..WorkMeta::default()
         },
         input: Some(live.key.seal(Slot::Input(id), &plain)),

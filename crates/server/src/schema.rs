@@ -16,7 +16,9 @@ use utoipa::{PartialSchema, ToSchema};
 use wakepost_domain::executor::BUDGET_S_MAX;
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN};
 use wakepost_domain::work::WorkKind as Kind;
-use wakepost_domain::{access, backoff, effect, limits, receipt, run, thread, work};
+use wakepost_domain::{
+    access, approval, backoff, budget, cron, effect, limits, receipt, run, thread, work,
+};
 
 macro_rules! described {
     ($($name:ident: $schema:expr;)*) => {$(
@@ -48,6 +50,8 @@ described! {
     KeyId: id(wakepost_domain::KeyId::PREFIX, "One API key: its name, not its secret.");
     ReceiptId: id(wakepost_domain::ReceiptId::PREFIX, "One request that was received.");
     AuditId: id(wakepost_domain::AuditId::PREFIX, "One operator's action.");
+    ScheduleId: id(wakepost_domain::ScheduleId::PREFIX, "One schedule.");
+    Cron: bounded("Wall times, as in cron; or a word such as `@daily`.", cron::CRON_CHARS_MAX);
     OperationId: id(wakepost_domain::OperationId::PREFIX, "One piece of bulk work.");
     JobId: id(Kind::Job.id_prefix(), "One job.");
     WorkId: id(
@@ -101,7 +105,11 @@ described! {
         run::RunOutcome::Held,
         run::RunOutcome::Cancelled,
         run::RunOutcome::Interrupted,
+        run::RunOutcome::AwaitingApproval,
     ]);
+    Mode: words("Whether a person must agree before a job acts.", approval::Mode::ALL);
+    ProposalHash: text("What exactly is proposed: SHA-256 over `<bytes of the key>:<key><description>`.")
+        .pattern(Some("^[0-9a-f]{64}$"));
     ThreadPolicy: words(
         "What a message does while its thread is busy.",
         thread::ThreadPolicy::ALL,
@@ -114,7 +122,21 @@ described! {
         effect::Decision::Execute,
         effect::Decision::Skip,
         effect::Decision::InDoubt,
+        effect::Decision::NeedsApproval,
     ]);
+    Budget: ObjectBuilder::new()
+        .property("runs_per_day", whole("The most runs.", 1, u64::from(u32::MAX)))
+        .property("cost_per_day", ObjectBuilder::new()
+            .schema_type(Type::Number)
+            .exclusive_minimum(Some(0.0))
+            .maximum(Some(budget::COST_MAX))
+            .description(Some("The most that its runs may cost, in the units that workers report.")))
+        .property("over", ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(["wait", "refuse"]))
+            .description(Some("What becomes of work beyond it: it waits for the next day, or is held.")))
+        .additional_properties(Some(AdditionalProperties::FreeForm(false)))
+        .description(Some("What a source may use on one day, in UTC. At least one of the first two is set."));
     Executor: OneOfBuilder::new()
         .item(executor("pull", None))
         .item(executor("http", Some("url")))

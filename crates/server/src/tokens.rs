@@ -10,19 +10,26 @@ use wakepost_domain::{TenantId, Timestamp, WorkId};
 use wakepost_store::moves::Item;
 use wakepost_store::vault::MasterKey;
 
+use crate::chains::Link;
+
 const MAC_BYTES: usize = 16;
 const LEASE_PREFIX: &str = "lt_";
 const JOB_KEY_PREFIX: &str = "wpj_";
 const TASK_PREFIX: &str = "wpt_";
+const CHAIN_PREFIX: &str = "wpc_";
 /// A task token says whose job it is for, which, and until when.
 const TASK_BYTES: usize = 4 + 16 + 8;
+/// A chain's link says whose job it is, which, and how many led to it.
+const CHAIN_BYTES: usize = 4 + 16 + 4;
 
 /// Signs and reads tokens. Every node with the same master key reads the others'.
 pub struct Tokens {
     lease: hmac::Key,
     job: hmac::Key,
     executor: hmac::Key,
+    callback: hmac::Key,
     task: hmac::Key,
+    chain: hmac::Key,
 }
 
 impl std::fmt::Debug for Tokens {
@@ -39,7 +46,9 @@ impl Tokens {
             lease: key("wakepost lease tokens"),
             job: key("wakepost job keys"),
             executor: key("wakepost executor secrets"),
+            callback: key("wakepost callback secrets"),
             task: key("wakepost task tokens"),
+            chain: key("wakepost chains"),
         }
     }
 
@@ -47,6 +56,11 @@ impl Tokens {
     /// the same name, always.
     pub fn executor_secret(&self, name: &str) -> String {
         format!("whsec_{}", STANDARD.encode(hmac::sign(&self.executor, name.as_bytes())))
+    }
+
+    /// The secret that callbacks are signed with, where none is stored: the same for the same name, always.
+    pub fn callback_secret(&self, name: &str) -> String {
+        format!("whsec_{}", STANDARD.encode(hmac::sign(&self.callback, name.as_bytes())))
     }
 
     /// The lease token of a claim.
@@ -87,6 +101,26 @@ impl Tokens {
             work: WorkId::from_bytes(bytes[4..20].try_into().expect("sixteen bytes")),
         };
         (now < Timestamp::from_millis(until)).then_some(item)
+    }
+
+    /// What an agent passes on, so that what it asks for knows which job led to it.
+    pub fn chain(&self, link: &Link) -> String {
+        let mut bytes = [0u8; CHAIN_BYTES];
+        bytes[..4].copy_from_slice(&link.tenant.0.to_be_bytes());
+        bytes[4..20].copy_from_slice(&link.work.to_bytes());
+        bytes[20..].copy_from_slice(&link.hops.to_be_bytes());
+        seal(&self.chain, CHAIN_PREFIX, &bytes)
+    }
+
+    /// Which job led to something, if the token is one of ours.
+    pub fn read_chain(&self, token: &str) -> Option<Link> {
+        let bytes: [u8; CHAIN_BYTES] = open(&self.chain, CHAIN_PREFIX, token)?;
+        let number = |at: usize| bytes[at..at + 4].try_into().expect("four bytes");
+        Some(Link {
+            tenant: TenantId(i32::from_be_bytes(number(0))),
+            work: WorkId::from_bytes(bytes[4..20].try_into().expect("sixteen bytes")),
+            hops: u32::from_be_bytes(number(20)),
+        })
     }
 }
 
@@ -156,6 +190,22 @@ mod tests {
         assert_eq!(tokens.read_job_key(&key), Some(ticket()));
         assert_eq!(tokens.read_lease(&key.replace(JOB_KEY_PREFIX, LEASE_PREFIX)), None);
         assert_eq!(other.read_job_key(&key), None);
+    }
+
+    #[test]
+    fn a_link_reads_back_and_a_changed_one_does_not() {
+        let tokens = Tokens::new(&MasterKey::new([1; 32]));
+        let link = Link { tenant: TenantId(3), work: WorkId(Ulid::MAX), hops: 7 };
+        let token = tokens.chain(&link);
+        assert_eq!(tokens.read_chain(&token), Some(link));
+        for index in 0..token.len() {
+            let mut bytes = token.clone().into_bytes();
+            bytes[index] = if bytes[index] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(bytes).unwrap();
+            assert_eq!(tokens.read_chain(&changed), None, "{changed}");
+        }
+        let other = Tokens::new(&MasterKey::new([2; 32]));
+        assert_eq!(other.read_chain(&token), None);
     }
 
     #[test]

@@ -2,13 +2,17 @@
 
 mod content;
 mod envelope;
+mod history;
 mod leased;
+mod waiting;
 mod work;
 
 pub use content::Content;
 pub use envelope::envelope;
+pub use history::{Entered, states};
 pub use leased::leased;
-pub use work::{WorkDetail, WorkView, name_of, work_view};
+pub use waiting::Waits;
+pub use work::{ChainLink, WorkDetail, WorkView, name_of, work_view};
 
 use serde_json::value::RawValue;
 use wakepost_store::vault::{Sealed, Slot, TenantKey};

@@ -11,9 +11,10 @@ use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
+use tokio::sync::OwnedSemaphorePermit;
 use url::form_urlencoded;
 use utoipa::ToSchema;
-use wakepost_domain::access::{Reach, Right};
+use wakepost_domain::access::{Reach, Right, Role};
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::{AuditId, TenantId, Ulid, limits};
 use wakepost_store::moves::{AuditEntry, Page};
@@ -125,6 +126,11 @@ impl Call {
         self.caller.need(right)
     }
 
+    /// Whether a worker calls, who sees of a job no more than its run.
+    pub fn is_worker(&self) -> bool {
+        self.caller.role == Role::Worker
+    }
+
     /// Refuses a caller that is bound to a tenant.
     pub fn need_all_tenants(&self) -> Result<(), ApiError> {
         if self.caller.reach == Reach::All { Ok(()) } else { Err(ApiError::forbidden()) }
@@ -166,6 +172,22 @@ impl Call {
         of_second: impl Fn(&str) -> bool,
     ) -> Result<(T, U), ApiError> {
         Ok((self.query(|name| !of_second(name))?, self.query(of_second)?))
+    }
+
+    /// The query, all of it. An unknown parameter is refused.
+    pub fn only_query<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+        self.query(|_| true)
+    }
+
+    /// A place for an answer that lasts.
+    pub fn stream_place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        self.context.streams.clone().try_acquire_owned().map_err(|_| {
+            ApiError::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too_many_streams",
+                "as many listen already as this node allows",
+            )
+        })
     }
 
     /// Refuses any parameter but `tenant`.

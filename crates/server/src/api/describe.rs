@@ -33,6 +33,27 @@ impl IntoParams for Tenant {
     }
 }
 
+/// `wakepost-chain` and `traceparent`: on calls that an agent makes to have more done.
+pub enum Chained {}
+
+impl IntoParams for Chained {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let header = |name: &str, about: &str| {
+            ParameterBuilder::new()
+                .name(name)
+                .parameter_in(ParameterIn::Header)
+                .required(Required::False)
+                .description(Some(about))
+                .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+                .build()
+        };
+        let chain = "The `chain` that the calling agent's run was given: its job becomes the parent. What is not \
+                     known is ignored.";
+        let trace = "W3C Trace Context: the trace of a job makes that job the parent; any other is gone on with.";
+        vec![header("wakepost-chain", chain), header("traceparent", trace)]
+    }
+}
+
 /// `Idempotency-Key`: on every call that creates.
 pub enum Idempotent {}
 
@@ -92,7 +113,7 @@ const REFUSALS: [(u16, &str, &str); 10] = [
         409,
         "Conflict",
         "Not possible now; the code says why: `invalid_state`, `lease_lost`, `cancel_requested`, \
-         `already_exists`, `limit_reached`, `idempotency_mismatch`.",
+         `proposal_changed`, `already_exists`, `limit_reached`, `idempotency_mismatch`.",
     ),
     (413, "TooLarge", "The body is too large."),
     (422, "Invalid", "A field or parameter is unknown, missing or wrong; `errors` names it."),

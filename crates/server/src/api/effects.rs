@@ -7,11 +7,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use wakepost_domain::access::Right;
+use wakepost_domain::approval::ProposalHash;
 use wakepost_domain::effect::{Decision, EffectState, OnDoubt};
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::{TenantId, Ulid, limits};
 use wakepost_store::StoreError;
-use wakepost_store::moves::{Begin, BeginOutcome, Resolve, WorkRow};
+use wakepost_store::moves::{Begin, BeginOutcome, Draft, Resolve, WorkRow, proposal_hash};
 use wakepost_store::vault::{Sealed, Slot};
 
 use super::call::{At, Call};
@@ -62,6 +63,7 @@ impl Leased for BeginBody {
 #[derive(Serialize, ToSchema)]
 struct Begun {
     /// `execute`: go ahead. `skip`: it happened already. `in_doubt`: the run has ended and the job is held.
+    /// `needs_approval`: the run has ended, and the job waits for a person to decide.
     #[schema(value_type = schema::Decision)]
     decision: Decision,
     /// What to pass downstream, so that the other side can tell a repeat.
@@ -70,6 +72,10 @@ struct Begun {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     result: Option<Value>,
+    /// With `needs_approval`: what exactly is proposed, as a hash over the key and the description.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::ProposalHash>)]
+    proposal_hash: Option<ProposalHash>,
 }
 
 /// Asks to act.
@@ -81,11 +87,15 @@ struct Begun {
 pub async fn begin(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Work)?;
     let (body, ticket) = call.leased::<BeginBody>(&id).await?;
+    let row = call.context.store.work(ticket.tenant, ticket.work).await?;
+    let asks = call.context.directory.asks(&row.ok_or(StoreError::LeaseLost)?).await?;
+    let hash = proposal_hash(&body.key, body.description.as_deref());
     let request = Begin {
         ticket,
         key: body.key.clone(),
         description: body.description,
         on_doubt: body.on_doubt.unwrap_or_default(),
+        draft: asks.map(|expires| Draft { hash, expires }),
     };
     let (decision, scope, result) = match call.context.store.begin(request).await? {
         BeginOutcome::Execute { scope } => (Decision::Execute, scope, None),
@@ -94,10 +104,16 @@ pub async fn begin(At(id): At<String>, call: Call) -> Result<Response, ApiError>
             (Decision::Skip, scope, Some(result))
         }
         BeginOutcome::InDoubt { scope } => (Decision::InDoubt, scope, None),
+        BeginOutcome::NeedsApproval { scope } => (Decision::NeedsApproval, scope, None),
     };
     count(&call, decision);
+    if matches!(decision, Decision::InDoubt | Decision::NeedsApproval) {
+        // The run has ended, and its place may be another's. A word that gets lost is found by the resync.
+        let _ = call.context.queue.cap_freed(ticket.tenant).await;
+    }
     let idempotency_key = idempotency_key(scope, &body.key);
-    Ok(once::json(StatusCode::OK, &Begun { decision, idempotency_key, result }))
+    let proposal_hash = (decision == Decision::NeedsApproval).then_some(hash);
+    Ok(once::json(StatusCode::OK, &Begun { decision, idempotency_key, result, proposal_hash }))
 }
 
 fn count(call: &Call, decision: Decision) {
@@ -105,6 +121,7 @@ fn count(call: &Call, decision: Decision) {
         Decision::Execute => "execute",
         Decision::Skip => "skip",
         Decision::InDoubt => "in_doubt",
+        Decision::NeedsApproval => "needs_approval",
     };
     Metrics::count(&call.context.metrics.effects, word);
 }

@@ -118,6 +118,11 @@ impl From<StoreError> for ApiError {
             StoreError::CancelRequested => {
                 ApiError::new(StatusCode::CONFLICT, "cancel_requested", "the job is asked to stop")
             }
+            StoreError::ProposalChanged => ApiError::new(
+                StatusCode::CONFLICT,
+                "proposal_changed",
+                "what is proposed now is not that: look at it again",
+            ),
             StoreError::InvalidState(_) => ApiError::invalid_state(text),
             StoreError::NotFound => ApiError::not_found(),
             StoreError::Exists(_) => ApiError::new(StatusCode::CONFLICT, "already_exists", text),

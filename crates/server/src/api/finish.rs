@@ -21,7 +21,7 @@ use super::error::ApiError;
 use super::many::{Answers, Many, OneAnswer, refused};
 use super::once;
 use super::ticket::Leased;
-use super::work::{Moved, check_document};
+use super::work::{Moved, check_cost, check_document};
 use crate::replies;
 use crate::schema;
 use crate::workers::settle::{End, settle};
@@ -37,7 +37,8 @@ struct CompleteBody {
     result: Option<Box<RawValue>>,
     /// What to reply on the event's thread.
     reply: Option<String>,
-    /// What the run cost.
+    /// What the run cost in all.
+    #[schema(minimum = 0, maximum = 1000000000000_f64)]
     cost: Option<f64>,
 }
 
@@ -47,6 +48,7 @@ impl Leased for CompleteBody {
     }
 
     fn check(&self) -> Result<(), ApiError> {
+        check_cost(self.cost)?;
         check_outcome(self.result.as_deref(), self.reply.as_deref())
     }
 }
@@ -112,7 +114,8 @@ struct FailBody {
     retryable: Option<bool>,
     /// When to try again, if the worker knows better.
     retry_after_s: Option<u64>,
-    /// What the run cost.
+    /// What the run cost in all.
+    #[schema(minimum = 0, maximum = 1000000000000_f64)]
     cost: Option<f64>,
     /// `true`: nothing went wrong, the worker stops. Another gets the job at once, and no attempt is counted.
     #[serde(default)]
@@ -123,6 +126,10 @@ struct FailBody {
 impl Leased for FailBody {
     fn token(&self) -> &str {
         &self.lease_token
+    }
+
+    fn check(&self) -> Result<(), ApiError> {
+        check_cost(self.cost)
     }
 }
 
@@ -199,7 +206,8 @@ struct FinishRow {
     result: Option<Box<RawValue>>,
     /// With `complete`: what to reply on the event's thread.
     reply: Option<String>,
-    /// What the run cost.
+    /// What the run cost in all.
+    #[schema(minimum = 0, maximum = 1000000000000_f64)]
     cost: Option<f64>,
     /// With `fail`, and required there: what went wrong.
     error: Option<String>,
@@ -257,6 +265,7 @@ pub async fn finish_many(call: Call) -> Result<Response, ApiError> {
 
 async fn finish_row(call: &Call, row: FinishRow) -> Result<End, ApiError> {
     let ticket = call.ticket(&row.id, &row.lease_token)?;
+    check_cost(row.cost)?;
     let foreign = |field: &str| ApiError::field(field, "is not a field of this outcome");
     match row.outcome {
         Outcome::Complete => {

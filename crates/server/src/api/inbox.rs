@@ -11,7 +11,7 @@ use wakepost_domain::event::{Event, Route, status};
 use wakepost_domain::receipt::{Class, Compared, OurFault, Verdict};
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::work::{State, WorkKind};
-use wakepost_domain::{EventId, ReceiptId, SourceId, Timestamp};
+use wakepost_domain::{EventId, ReceiptId, SourceId, Timestamp, WorkId};
 use wakepost_store::moves::{EventFilter, EventRow, OperationKind, ReceiptRow, WorkRow};
 
 use super::call::{At, Call};
@@ -24,8 +24,8 @@ use super::shapes::{Envelope, EventWork};
 use super::work::{self, ReplayBody, Replayed, Scope, counts};
 use crate::context::Context;
 use crate::replays::{self, EventQuery, InboxReplay};
-use crate::schema;
 use crate::view::{Content, envelope};
+use crate::{chains, schema};
 
 /// An event.
 #[derive(Serialize, ToSchema)]
@@ -83,6 +83,8 @@ struct EventStory {
     receipts: Vec<ReceiptView>,
     /// What its latest work did outside.
     effects: EffectCountsView,
+    /// The trace it belongs to, with all work about it.
+    trace_id: String,
     /// What to do next.
     next_action: String,
 }
@@ -243,12 +245,18 @@ pub async fn show(At(id): At<String>, call: Call) -> Result<Response, ApiError> 
     receipts.extend(repeats.into_iter().map(|row| shown_receipt(row, Some(&event))));
     let live = work.iter().filter(|row| row.replayed_as.is_none());
     let row = EventRow { event, work: live.map(|row| row.state).collect() };
+    // One that joined another event's job is in that one's trace.
+    let trace_id = match work.iter().find(|row| row.kind == WorkKind::Job) {
+        Some(job) => chains::trace_id(job.meta.trace.as_deref(), job.event, job.id),
+        None => chains::trace_id(None, Some(row.event.id), WorkId::first_of(row.event.id)),
+    };
     let story = EventStory {
         event: shown_row(context, &tenant, row).await?,
         envelope,
         work: shown_work(context, &tenant, work).await?,
         receipts,
         effects: EffectCountsView { committed: effects.committed, in_doubt: effects.in_doubt },
+        trace_id,
         next_action,
     };
     Ok(once::json(StatusCode::OK, &story))
@@ -270,7 +278,7 @@ async fn advice(
         };
         return Ok((EffectCounts::default(), text.to_owned()));
     };
-    let effects = counts(&context.store.effects(tenant.id, latest.scope).await?);
+    let effects = counts(&context.store.effects(tenant.id, latest.scope).await?, latest.id);
     Ok((effects, next_action(latest.state, latest.held, effects)))
 }
 

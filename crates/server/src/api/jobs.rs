@@ -1,5 +1,6 @@
 //! Jobs: made, listed, shown, cancelled, released, replayed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::Response;
@@ -8,36 +9,40 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
-use wakepost_domain::access::{Reach, Right, Role};
+use wakepost_domain::access::{Reach, Right};
+use wakepost_domain::approval::Mode;
+use wakepost_domain::callback::OwnCallback;
 use wakepost_domain::executor::Executor;
-use wakepost_domain::lane::{LaneKey, OwnExecutor};
+use wakepost_domain::lane::{LaneId, LaneKey, OwnExecutor};
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::transition::Move;
-use wakepost_domain::work::{Priority, State, WorkKind};
+use wakepost_domain::work::{HeldReason, Priority, State, WorkKind};
 use wakepost_domain::{SourceId, Timestamp, WorkId, limits, thread};
 use wakepost_store::StoreError;
 use wakepost_store::moves::{
-    CancelOutcome, DedupKey, NewWork, Once, OrderKey, ReplayFrom, WorkFilter, WorkMeta, WorkRow,
+    AuditEntry, CancelOutcome, DedupKey, Lineage, NewWork, Once, OrderKey, ReplayFrom, WorkFilter,
+    WorkMeta, WorkRow,
 };
 use wakepost_store::vault::Slot;
 
 use super::call::{At, Call};
-use super::describe::{self, Conflicting, Idempotent, Keyed, Missing};
+use super::cancelling::{CancelOn, check_cancel_on};
+use super::describe::{self, Chained, Conflicting, Idempotent, Keyed, Missing};
 use super::error::ApiError;
 use super::once;
 use super::page::{Listed, PageQuery, listed};
 use super::shapes::{MadeJobs, Work, WorkWhole};
-use super::sources::check_executor;
+use super::sources::{check_executor, check_url};
 use super::work::{
     self, Moved, ReplayBody, Replayed, check_attempts, check_document, check_key, check_name,
     check_note, find, or_conflict,
 };
-use crate::schema;
+use crate::context::Context;
+use crate::schedules::DEFAULT_KIND;
+use crate::{callbacks, chains, schema};
 
 /// How long a job's dedup key blocks a second one.
 const DEDUP_WINDOW: Duration = Duration::from_secs(30 * 24 * 3600);
-/// The kind of a job that names none.
-const DEFAULT_KIND: &str = "job";
 
 /// A job to make.
 #[derive(Deserialize, ToSchema)]
@@ -69,18 +74,30 @@ struct NewJob {
     /// Who asks for it.
     #[schema(value_type = Option<schema::Key>)]
     owner: Option<String>,
+    /// An event that cancels it, if it has the same subject.
+    cancel_on: Option<CancelOn>,
+    /// Where its outcome goes, as a signed webhook.
+    #[schema(max_length = 2048)]
+    callback_url: Option<String>,
     /// How it runs; by default as the tenant says.
     #[schema(value_type = Option<schema::Executor>)]
     executor: Option<Executor>,
     /// How often it may be tried.
     #[schema(value_type = Option<schema::Attempts>)]
     max_attempts: Option<u32>,
+    /// `draft`: a person must agree before it acts; `auto` if left out.
+    #[schema(value_type = Option<schema::Mode>)]
+    mode: Option<Mode>,
 }
 
 /// One job, or up to 1,000.
 #[derive(ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "the handler tells them apart by their first byte")]
+#[expect(
+    dead_code,
+    clippy::large_enum_variant,
+    reason = "it is only described: the handler tells them apart by their first byte"
+)]
 enum NewJobs {
     One(NewJob),
     Many(Vec<NewJob>),
@@ -89,7 +106,7 @@ enum NewJobs {
 /// Makes one job, or many: all or none.
 #[utoipa::path(
     post, path = "/jobs", operation_id = "create_jobs", tag = "jobs",
-    params(describe::Tenant, Idempotent), request_body = NewJobs,
+    params(describe::Tenant, Idempotent, Chained), request_body = NewJobs,
     responses(
         (status = 201, description = "At least one was made.", body = MadeJobs),
         (status = 200, description = "All of them had been made before.", body = MadeJobs),
@@ -111,10 +128,11 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
         let message = "stands beside Idempotency-Key: in an array, choose one";
         return Err(ApiError::field(format!("{index}.dedup_key"), message));
     }
+    let lineage = chains::lineage(&call.context, tenant.id, &call.headers).await?;
     let mut items = Vec::with_capacity(jobs.len());
     for (index, job) in jobs.into_iter().enumerate() {
         let place = if many { format!("{index}.") } else { String::new() };
-        items.push(prepare(&call, &tenant, job, &place).await?);
+        items.push(prepare(&call, &tenant, job, &place, lineage.clone()).await?);
     }
     let views = new_views(&call, &tenant, &items).await?;
     let once = call.once(tenant.id, StatusCode::CREATED, &answer(views.clone(), many)).await?;
@@ -148,7 +166,8 @@ fn answer(mut rows: Vec<Value>, many: bool) -> Value {
     }
 }
 
-/// Requests to a job's own http executor are signed with a secret that is shown here and nowhere else.
+/// Requests to a job's own http executor, and its callback, are signed with secrets that are shown here and nowhere
+/// else.
 async fn add_secrets(call: &Call, items: &[NewWork], rows: &mut [Value]) -> Result<(), ApiError> {
     let ids: Vec<_> = items.iter().map(|item| item.lane).collect();
     let lanes = call.context.directory.lanes(&ids).await?;
@@ -157,6 +176,10 @@ async fn add_secrets(call: &Call, items: &[NewWork], rows: &mut [Value]) -> Resu
         let own = lane.key.own_executor().map(|own| own.executor);
         if own.is_some_and(|executor| executor.posts()) {
             row["executor_secret"] = call.context.tokens.executor_secret(&lane.key.text()).into();
+        }
+        if let Some(own) = &item.meta.callback {
+            let secret = callbacks::own_secret(&call.context, item.tenant, &own.url);
+            row["callback_secret"] = secret.into();
         }
     }
     Ok(())
@@ -209,6 +232,7 @@ async fn prepare(
     tenant: &Tenant,
     job: NewJob,
     place: &str,
+    lineage: Option<Lineage>,
 ) -> Result<NewWork, ApiError> {
     let context = &call.context;
     let at = |field: &str| format!("{place}{field}");
@@ -225,10 +249,19 @@ async fn prepare(
         }
     }
     check_attempts(&at("max_attempts"), job.max_attempts)?;
+    check_cancel_on(&at, job.cancel_on.as_ref(), job.subject.as_deref())?;
     let all_tenants = call.caller.reach == Reach::All;
     if let Some(executor) = &job.executor {
         check_executor(&at("executor"), executor, &context.config, all_tenants)?;
     }
+    let (callback, callback_lane) = match job.callback_url {
+        Some(url) => {
+            let target = check_url(&at("callback_url"), &url, &context.config, all_tenants)?;
+            let lane = callbacks::lane_of_job(context, tenant.id, &target).await?;
+            (Some(OwnCallback { url, trusted: all_tenants }), Some(lane))
+        }
+        None => (None, None),
+    };
     let now = context.now();
     let run_at = match (job.run_at, job.delay_s) {
         (Some(_), Some(_)) => {
@@ -273,8 +306,13 @@ async fn prepare(
             name: lane.key.name.is_empty().then_some(name),
             owner: job.owner,
             order_key: job.order_key,
+            cancel_on: job.cancel_on.map(|event| event.event_type),
+            callback,
+            callback_lane,
+            mode: job.mode,
             ..WorkMeta::default()
-        },
+        }
+        .led_to_by(lineage),
         input: Some(key.seal(Slot::Input(id), input.as_bytes())),
         dedup: job
             .dedup_key
@@ -332,17 +370,23 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
     responses((status = 200, description = "The job.", body = WorkWhole), Keyed, Missing)
 )]
 pub async fn show(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
-    let is_worker = call.caller.role == Role::Worker;
+    let (tenant, row) = readable(&call, &id).await?;
+    call.no_query()?;
+    Ok(once::json(StatusCode::OK, &work::detail(&call.context, &tenant, row).await?))
+}
+
+/// A job that the caller may read: any of its tenant's, or for a worker one that is leased.
+pub async fn readable(call: &Call, id: &str) -> Result<(Arc<Tenant>, WorkRow), ApiError> {
+    let is_worker = call.is_worker();
     call.need(if is_worker { Right::Work } else { Right::Read })?;
     let tenant = call.tenant().await?;
-    let row = find(&call.context, tenant.id, &id).await?;
+    let row = find(&call.context, tenant.id, id).await?;
     let own =
         call.caller.ticket.is_none_or(|ticket| ticket.work == row.id && ticket.fence == row.fence);
     if is_worker && (row.state != State::Running || !own) {
         return Err(ApiError::not_found());
     }
-    call.no_query()?;
-    Ok(once::json(StatusCode::OK, &work::detail(&call.context, &tenant, row).await?))
+    Ok((tenant, row))
 }
 
 /// Why a job is given up.
@@ -428,9 +472,20 @@ pub async fn release(At(id): At<String>, call: Call) -> Result<Response, ApiErro
     let row = find(&call.context, tenant.id, &id).await?;
     let note = release_note(&call).map_err(|refusal| or_conflict(&row, Move::Release, refusal))?;
     let audit = call.audit(Some(tenant.id), "job.release", id.clone(), Some(note));
-    let lane = call.context.store.release(tenant.id, row.id, audit).await?;
+    let lane = match row.held {
+        Some(HeldReason::Budget) => let_go(&call.context, &row, audit).await?,
+        _ => call.context.store.release(tenant.id, row.id, audit).await?,
+    };
     call.context.queue.hint_all_nodes(&[lane]).await?;
     Ok(once::json(StatusCode::OK, &Moved { id, status: State::Pending.as_str() }))
+}
+
+/// Lets a job go on whose source's budget is spent, in a lane that the budget does not bind.
+async fn let_go(context: &Context, row: &WorkRow, audit: AuditEntry) -> Result<LaneId, ApiError> {
+    let lane = context.directory.lanes(&[row.lane]).await?.pop().ok_or_else(ApiError::not_found)?;
+    let free = context.directory.lane(lane.key.clone().let_go()).await?;
+    context.store.release_into(row.tenant, row.id, free.id, audit).await?;
+    Ok(free.id)
 }
 
 /// Runs a finished job once more, as a new job.

@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use axum::response::Response;
+use futures_util::{StreamExt, stream};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use utoipa::ToSchema;
 use wakepost_domain::access::{Reach, Right};
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN, Ticket};
 use wakepost_domain::work::State;
-use wakepost_domain::{SourceId, Timestamp, limits};
+use wakepost_domain::{RunId, SourceId, Timestamp, limits};
 use wakepost_store::StoreError;
-use wakepost_store::moves::{Heartbeat, Progress};
+use wakepost_store::moves::{Claimed, Heartbeat, Progress};
 use wakepost_store::vault::Slot;
 
 use super::call::{At, Call};
@@ -23,10 +25,18 @@ use super::many::{Answers, Many, OneAnswer, refused};
 use super::once;
 use super::shapes::LeasedJob;
 use super::ticket::Leased;
-use super::work::{Moved, check_name};
-use crate::queue::Ask;
+use super::work::{Moved, check_cost, check_name};
+use crate::context::Context;
+use crate::executors::preflight;
+use crate::queue::{Ask, Pushed};
 use crate::schema;
 use crate::view;
+
+/// How often one call may claim jobs of which every one was kept back.
+const ROUNDS_MAX: usize = 20;
+
+/// How many pre-flights of one call are under way at once.
+const PREFLIGHTS_AT_ONCE: usize = 100;
 
 /// A wish for work.
 #[derive(Deserialize, ToSchema)]
@@ -86,7 +96,7 @@ pub async fn lease(call: Call) -> Result<Response, ApiError> {
         return Err(ApiError::field("wait_s", "must be from 0 to 30"));
     }
     let lease = seconds("lease_s", body.lease_s)?;
-    let ask = Ask {
+    let mut ask = Ask {
         worker: body.worker,
         max,
         wait,
@@ -95,10 +105,36 @@ pub async fn lease(call: Call) -> Result<Response, ApiError> {
         sources: body.sources,
         lease,
     };
-    let claimed = call.context.queue.lease(&ask, &call.context.stop).await?;
-    call.context.metrics.claimed.inc_by(claimed.len() as u64);
-    let jobs = view::leased(&call.context, &claimed).await?;
+    let until = Instant::now() + wait;
+    let mut jobs = Vec::new();
+    for _ in 0..ROUNDS_MAX {
+        ask.wait = until.saturating_duration_since(Instant::now());
+        let claimed = call.context.queue.lease(&ask, &call.context.stop).await?;
+        call.context.metrics.claimed.inc_by(claimed.len() as u64);
+        let none = claimed.is_empty();
+        jobs = handed_out(&call.context, claimed).await?;
+        if none || !jobs.is_empty() {
+            break;
+        }
+    }
     Ok(once::json(StatusCode::OK, &LeasedJobs { jobs }))
+}
+
+/// Claimed jobs as their worker gets them, less those that their sources' pre-flights kept back.
+async fn handed_out(context: &Context, claimed: Vec<Pushed>) -> Result<Vec<Value>, ApiError> {
+    if claimed.iter().all(|(_, _, policy)| policy.preflight.is_none()) {
+        let items: Vec<Claimed> = claimed.into_iter().map(|(item, ..)| item).collect();
+        return Ok(view::leased(context, &items).await?);
+    }
+    let items: Vec<Claimed> = claimed.iter().map(|(item, ..)| item.clone()).collect();
+    let jobs = view::leased(context, &items).await?;
+    let asked = claimed.into_iter().zip(jobs).map(async |(item, job)| match item.2.preflight {
+        Some(_) => preflight::hand_out(context, item, job).await,
+        None => Some(job),
+    });
+    let answered: Vec<Option<Value>> =
+        stream::iter(asked).buffered(PREFLIGHTS_AT_ONCE).collect().await;
+    Ok(answered.into_iter().flatten().collect())
 }
 
 fn seconds(field: &str, value: Option<u64>) -> Result<Option<Duration>, ApiError> {
@@ -120,7 +156,8 @@ struct HeartbeatBody {
     /// How long from now; left out, as long as it was asked to last.
     #[schema(value_type = Option<schema::LeaseSeconds>)]
     extend_s: Option<u64>,
-    /// What the run has cost so far.
+    /// What the run has cost so far, in all.
+    #[schema(minimum = 0, maximum = 1000000000000_f64)]
     cost: Option<f64>,
 }
 
@@ -130,11 +167,13 @@ impl Leased for HeartbeatBody {
     }
 
     fn check(&self) -> Result<(), ApiError> {
+        check_cost(self.cost)?;
         seconds("extend_s", self.extend_s).map(|_| ())
     }
 }
 
 fn beat(ticket: Ticket, extend_s: Option<u64>, cost: Option<f64>) -> Result<Heartbeat, ApiError> {
+    check_cost(cost)?;
     let usual = Duration::from_secs(ticket.lease_s.max(1) as u64);
     Ok(Heartbeat { ticket, extend: seconds("extend_s", extend_s)?.unwrap_or(usual), cost })
 }
@@ -183,7 +222,8 @@ struct HeartbeatRow {
     /// How long from now; left out, as long as it was asked to last.
     #[schema(value_type = Option<schema::LeaseSeconds>)]
     extend_s: Option<u64>,
-    /// What the run has cost so far.
+    /// What the run has cost so far, in all.
+    #[schema(minimum = 0, maximum = 1000000000000_f64)]
     cost: Option<f64>,
 }
 
@@ -286,9 +326,10 @@ struct ProgressBody {
 }
 
 impl ProgressBody {
-    fn content(&self) -> String {
+    fn content(&self, run: Option<RunId>) -> String {
         let ProgressBody { message, percent, step, data, .. } = self;
-        json!({"message": message, "percent": percent, "step": step, "data": data}).to_string()
+        json!({"message": message, "percent": percent, "step": step, "data": data, "run_id": run})
+            .to_string()
     }
 }
 
@@ -301,7 +342,7 @@ impl Leased for ProgressBody {
         if self.percent.is_some_and(|percent| !(0.0..=100.0).contains(&percent)) {
             return Err(ApiError::field("percent", "must be from 0 to 100"));
         }
-        if self.content().len() > limits::ERROR_BYTES_MAX * 4 {
+        if self.content(None).len() > limits::ERROR_BYTES_MAX * 4 {
             return Err(ApiError::field("message", "the progress is too large"));
         }
         Ok(())
@@ -318,7 +359,8 @@ pub async fn progress(At(id): At<String>, call: Call) -> Result<Response, ApiErr
     call.need(Right::Work)?;
     let (body, ticket) = call.leased::<ProgressBody>(&id).await?;
     let key = call.context.vault.key(ticket.tenant).await?;
-    let content = key.seal(Slot::Progress(ticket.work), body.content().as_bytes());
+    let content =
+        key.seal(Slot::Progress(ticket.work), body.content(Some(ticket.run_id())).as_bytes());
     call.context.store.progress(Progress { ticket, content }).await?;
     Ok(once::json(StatusCode::OK, &Moved { id, status: State::Running.as_str() }))
 }

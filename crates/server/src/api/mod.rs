@@ -4,17 +4,21 @@
 //! come in one order everywhere: 401, 403, 404, 405, 409, 422. It carries its own description, of which
 //! `openapi` makes the whole.
 
+mod approvals;
 mod auth;
 mod call;
+mod cancelling;
 mod dead_letters;
 mod describe;
 mod effects;
 mod error;
+mod export;
 mod finish;
 mod fixtures;
 mod health;
 mod inbox;
 mod integrations;
+mod job_events;
 mod jobs;
 mod keys;
 mod lease;
@@ -26,8 +30,10 @@ mod page;
 mod process_task;
 mod providers;
 mod replies;
+mod schedules;
 mod shapes;
 mod sources;
+mod stats;
 mod stream;
 mod tenants;
 mod ticket;
@@ -44,6 +50,7 @@ use crate::context::Context;
 
 pub use auth::{hash_key, new_key};
 pub use error::ApiError;
+pub use stats::Kept as KeptStats;
 
 /// All routes of the API.
 pub fn router(context: Arc<Context>) -> Router {
@@ -99,7 +106,9 @@ fn routes() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(lease::lease))
         .routes(routes!(lease::heartbeat_many))
         .routes(routes!(finish::finish_many))
+        .routes(routes!(cancelling::cancel_subject))
         .routes(routes!(jobs::show))
+        .routes(routes!(job_events::stream))
         .routes(routes!(lease::heartbeat))
         .routes(routes!(lease::checkpoint))
         .routes(routes!(lease::progress))
@@ -110,12 +119,20 @@ fn routes() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(effects::commit))
         .routes(routes!(effects::abort))
         .routes(routes!(effects::resolve))
+        .routes(routes!(approvals::approve))
+        .routes(routes!(approvals::reject))
         .routes(routes!(jobs::cancel))
         .routes(routes!(jobs::release))
         .routes(routes!(jobs::replay))
+        .routes(routes!(schedules::list, schedules::create))
+        .routes(routes!(schedules::show, schedules::update, schedules::remove))
         .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::replay_many))
+        .routes(routes!(dead_letters::export))
+        .routes(routes!(dead_letters::purge))
         .routes(routes!(dead_letters::show))
         .routes(routes!(dead_letters::replay))
+        .routes(routes!(stats::show))
         .routes(routes!(upkeep::sweep));
     OpenApiRouter::default()
         .nest("/api/v1", api)

@@ -35,6 +35,7 @@ use crate::{edge, schema};
         (name = "jobs", description = "Work for agents, as those see it who make, watch and steer it."),
         (name = "leases", description = "What workers call: lease, heartbeat, checkpoint, progress, finish."),
         (name = "effects", description = "The side-effect ledger: ask before acting, say how it went."),
+        (name = "schedules", description = "Jobs that are made again and again."),
         (name = "dead letters", description = "What was given up after the last try."),
         (name = "keys", description = "API keys."),
         (name = "tenants", description = "Tenants, and the audit trail."),

@@ -49,7 +49,7 @@ struct OperationView {
     /// Its id.
     #[schema(value_type = schema::OperationId)]
     id: OperationId,
-    /// What is done to each: `inbox_replay`.
+    /// What is done to each: `inbox_replay`, `dead_letter_replay` or `dead_letter_purge`.
     #[schema(value_type = String)]
     kind: OperationKind,
     /// `running` or `succeeded`.

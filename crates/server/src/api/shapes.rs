@@ -5,6 +5,7 @@
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::cancelling::CancelOn;
 use super::work::EffectView;
 use crate::schema;
 
@@ -56,9 +57,15 @@ pub struct Work {
     subject: Option<String>,
     /// What it must run in order with.
     order_key: Option<String>,
-    /// `order_key`: an earlier job of its order key has not ended; `sequence`: an event with a lower number has not
-    /// come yet; `expansion`: its event only announced something, which the server has still to fetch.
+    /// What it waits for, if it neither runs nor has ended. `run_at`: its time; `order_key`: an earlier job of its
+    /// order key has not ended; `sequence`: an event with a lower number has not come yet; `expansion`: its event
+    /// only announced something, which the server has still to fetch; `budget`: its source's day; `tenant_cap`,
+    /// `source_cap`: others that run; `tenant_rate`, `source_rate`: others that started just now; `worker`: nobody
+    /// has asked for it; `executor`: a free place; `approval`, `operator`: a person.
     waiting_on: Option<String>,
+    /// Whether a person must agree before it acts, by its maker's word; `null`: as its source says, else `auto`.
+    #[schema(value_type = Option<schema::Mode>)]
+    mode: Option<String>,
     /// What is unusual about it.
     flags: Vec<String>,
     /// The item that took its place before it ran.
@@ -84,6 +91,14 @@ pub struct Work {
     last_error: Option<String>,
     /// The trace it belongs to.
     trace_id: String,
+    /// The event that would cancel it.
+    cancel_on: Option<CancelOn>,
+    /// The schedule that made it.
+    #[schema(value_type = Option<schema::ScheduleId>)]
+    schedule_id: Option<String>,
+    /// Which of its ticks did; of several that were missed, the last.
+    #[schema(value_type = Option<schema::Timestamp>)]
+    scheduled_for: Option<String>,
 }
 
 /// A live lease.
@@ -112,14 +127,40 @@ pub struct WorkWhole {
     reply: Option<String>,
     /// The agent's own state.
     checkpoint: Value,
-    /// What it cost.
+    /// What its runs cost in all, as far as they said so.
     cost: Option<f64>,
     /// Its side effects.
     effects: Vec<EffectView>,
     /// Its finished runs.
     runs: Vec<Run>,
+    /// The work that led to it, the nearest first; at most 20.
+    chain: Vec<ChainLink>,
     /// What to do next.
     next_action: String,
+}
+
+/// A dead letter with everything about it.
+#[derive(ToSchema)]
+pub struct DeadLetterWhole {
+    #[serde(flatten)]
+    whole: WorkWhole,
+    /// The event that it is about, as its agent got it; without `data` once its body is not kept any more.
+    envelope: Option<Envelope>,
+}
+
+/// Work that led to other work.
+#[derive(ToSchema)]
+pub struct ChainLink {
+    /// Its id.
+    #[schema(value_type = schema::WorkId)]
+    id: String,
+    /// A job's free name, or what kind of work it is.
+    kind: String,
+    /// Where it stands.
+    #[schema(value_type = schema::State)]
+    status: String,
+    /// How many agents led to it.
+    hops: u32,
 }
 
 /// A finished run.
@@ -143,6 +184,8 @@ pub struct Run {
     outcome: String,
     /// What went wrong.
     error: Option<String>,
+    /// What it cost in all, if it said so.
+    cost: Option<f64>,
 }
 
 /// What a call to make jobs is answered: the job; for an array, all of them in its order.
@@ -171,6 +214,9 @@ pub struct KeptJob {
     /// What requests to its own http executor are signed with; only where it has one.
     #[schema(required = false)]
     executor_secret: Option<String>,
+    /// What its callback is signed with; only where it has one.
+    #[schema(required = false)]
+    callback_secret: Option<String>,
 }
 
 /// A job that had been made before and is not kept any more.
@@ -227,6 +273,9 @@ pub struct LeasedJob {
     events: Option<Vec<Envelope>>,
     /// What its maker gave.
     input: Value,
+    /// The tick that made it; only of a schedule's job.
+    #[schema(value_type = Option<schema::Timestamp>, required = false)]
+    scheduled_for: Option<String>,
     /// What an earlier run left.
     checkpoint: Value,
     /// Whose effects it shares.
@@ -234,6 +283,8 @@ pub struct LeasedJob {
     /// The trace to go on with: W3C Trace Context.
     #[schema(pattern = "^00-[0-9a-f]{32}-[0-9a-f]{16}-01$")]
     traceparent: String,
+    /// What to send along as `wakepost-chain` with whatever leads to further work.
+    chain: String,
 }
 
 /// An event in words that all providers share.

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 use wakepost_domain::access::{Reach, Right};
+use wakepost_domain::approval::Mode;
+use wakepost_domain::budget::Budget;
 use wakepost_domain::event::Event;
 use wakepost_domain::executor::Executor;
 use wakepost_domain::source::{Source, SourceConfig, SourceSecrets};
@@ -34,7 +36,7 @@ use crate::directory::{LiveSource, sealed_record};
 use crate::registering::webhook_url;
 use crate::schema;
 use body::SourceBody;
-pub use body::{check_executor, check_secret};
+pub use body::{check_executor, check_secret, check_url};
 use setup::set_up_error;
 
 /// How long an old secret is still accepted after a rotation, unless asked otherwise, and at most.
@@ -104,12 +106,19 @@ pub struct SourceView {
     quiet_cap_ms: u64,
     /// Which event types make a job; empty: all.
     filter: Vec<String>,
+    /// Whether a person must agree before its jobs act.
+    #[schema(value_type = schema::Mode)]
+    mode: Mode,
+    /// How long a person has to decide.
+    approval_expires_s: u64,
     /// Which queue its jobs wait in.
     #[schema(value_type = schema::Priority)]
     priority: Priority,
     /// How its jobs run; `null`: the tenant's default.
     #[schema(value_type = Option<schema::Executor>)]
     executor: Option<Executor>,
+    /// Whom to ask just before an agent runs.
+    preflight_url: Option<String>,
     /// How often its jobs are tried.
     max_attempts: Option<u32>,
     /// How long a failed job waits, attempt by attempt.
@@ -120,8 +129,13 @@ pub struct SourceView {
     lease_s: Option<u64>,
     /// How many of its jobs may run at once.
     concurrency: Option<u32>,
-    /// How many requests it takes in a second, on each node.
+    /// How many requests it takes in a second, on each node, and how many of its jobs may start in one.
     rate_per_s: Option<f64>,
+    /// Where the outcome of its jobs goes.
+    callback_url: Option<String>,
+    /// How much of its work may run on one day.
+    #[schema(value_type = Option<schema::Budget>)]
+    budget: Option<Budget>,
     /// Who answers for it.
     owner: Option<String>,
     /// The networks its requests must come from; empty: any.
@@ -135,9 +149,12 @@ pub struct SourceView {
     /// The secret, if Wakepost made it just now: shown once.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
-    /// What requests to its http executor are signed with, if it was made just now: shown once.
+    /// What requests to its http executor and its pre-flight are signed with, if it was made just now: shown once.
     #[serde(skip_serializing_if = "Option::is_none")]
     executor_secret: Option<String>,
+    /// What callbacks are signed with, if it was made just now: shown once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callback_secret: Option<String>,
 }
 
 async fn shown(context: &Context, live: &LiveSource) -> Result<SourceView, ApiError> {
@@ -162,6 +179,7 @@ async fn shown(context: &Context, live: &LiveSource) -> Result<SourceView, ApiEr
         tolerance_s: live.tolerance().as_secs(),
         max_body_bytes: live.body_bytes_max(),
         dedup_window_s: config.dedup_window().as_secs(),
+        approval_expires_s: config.approval_expires().as_secs(),
         dedup_body: live.dedups_body(),
         name: config.name,
         dedup_key: config.dedup_key,
@@ -172,21 +190,26 @@ async fn shown(context: &Context, live: &LiveSource) -> Result<SourceView, ApiEr
         order_by: config.order_by,
         sequence_by: config.sequence_by,
         coalesce_by: config.coalesce_by,
+        mode: config.mode,
         filter: config.filter,
         priority: live.priority(),
         executor: config.executor,
+        preflight_url: config.preflight_url,
         max_attempts: config.max_attempts,
         backoff_s: config.backoff_s,
         run_timeout_s: config.run_timeout_s,
         lease_s: config.lease_s,
         concurrency: config.concurrency,
         rate_per_s: config.rate_per_s,
+        callback_url: config.callback_url,
+        budget: config.budget,
         owner: config.owner,
         allow_from: config.allow_from,
         created_at,
         updated_at,
         secret: None,
         executor_secret: None,
+        callback_secret: None,
     })
 }
 
@@ -239,6 +262,7 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     body.apply(&mut source, provider, &context.config, call.caller.reach == Reach::All)?;
     let made_secret = make_secret(context, &mut source, provider);
     let made_executor_secret = make_executor_secret(context, &mut source);
+    let made_callback_secret = make_callback_secret(context, &mut source);
     check(&source, provider)?;
     let record = sealed(context, &source).await?;
     let mut answer = shown(context, &opened(context, record.clone()).await?).await?;
@@ -248,6 +272,7 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     context.source_changed(source.id);
     answer.secret = made_secret;
     answer.executor_secret = made_executor_secret;
+    answer.callback_secret = made_callback_secret;
     call.answer_once(tenant.id, made, |()| once::json(StatusCode::CREATED, &answer)).await
 }
 
@@ -267,14 +292,26 @@ fn make_secret(context: &Context, source: &mut Source, provider: &dyn Provider) 
     source.secrets.current.clone()
 }
 
-/// Makes the secret that requests to an http executor are signed with; shown once, where the URL is set.
+/// Makes the secret that requests to an http executor and a pre-flight are signed with; shown once, where the first
+/// URL is set.
 fn make_executor_secret(context: &Context, source: &mut Source) -> Option<String> {
-    let posts = source.config.executor.as_ref().is_some_and(Executor::posts);
+    let posts = source.config.executor.as_ref().is_some_and(Executor::posts)
+        || source.config.preflight_url.is_some();
     if !posts || source.secrets.executor.is_some() {
         return None;
     }
     let secret = wakepost_providers::standard::generate_secret(context.entropy.as_ref());
     source.secrets.executor = Some(secret.clone());
+    Some(secret)
+}
+
+/// Makes the secret that callbacks are signed with; shown once, where the URL is set.
+fn make_callback_secret(context: &Context, source: &mut Source) -> Option<String> {
+    if source.config.callback_url.is_none() || source.secrets.callback.is_some() {
+        return None;
+    }
+    let secret = wakepost_providers::standard::generate_secret(context.entropy.as_ref());
+    source.secrets.callback = Some(secret.clone());
     Some(secret)
 }
 
@@ -351,9 +388,11 @@ pub async fn update(At(id): At<String>, call: Call) -> Result<Response, ApiError
     let mut source = live.source.clone();
     body.apply(&mut source, live.provider, &call.context.config, call.caller.reach == Reach::All)?;
     let executor_secret = make_executor_secret(&call.context, &mut source);
+    let callback_secret = make_callback_secret(&call.context, &mut source);
     check(&source, live.provider)?;
     let mut answer = save(&call, source, "source.update").await?;
     answer.executor_secret = executor_secret;
+    answer.callback_secret = callback_secret;
     Ok(once::json(StatusCode::OK, &answer))
 }
 

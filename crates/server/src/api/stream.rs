@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
-use http::StatusCode;
+use futures_util::{Stream, stream};
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -40,10 +39,35 @@ const PAGES_MAX: usize = 10;
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Lasting {
+pub struct Lasting {
     /// End after this many seconds; 0: after one look. 900 if left out, and at most.
     #[param(minimum = 0, maximum = 900)]
     for_s: Option<u64>,
+}
+
+impl Lasting {
+    /// The parameter's name.
+    pub const FOR_S: &str = "for_s";
+
+    /// When to end.
+    pub fn until(&self) -> Result<Instant, ApiError> {
+        match self.for_s.unwrap_or(LASTS_S_MAX) {
+            for_s if for_s > LASTS_S_MAX => {
+                Err(ApiError::field(Self::FOR_S, format!("must be at most {LASTS_S_MAX}")))
+            }
+            for_s => Ok(Instant::now() + Duration::from_secs(for_s)),
+        }
+    }
+}
+
+/// What the client asked to go on after.
+pub fn last_event_id(call: &Call) -> Option<&str> {
+    call.headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default())
+}
+
+/// Events as an answer, with a sign of life in between.
+pub fn answer(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+    Sse::new(events).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE)).into_response()
 }
 
 /// Tells of events as they arrive.
@@ -64,24 +88,15 @@ struct Lasting {
 pub async fn stream(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Read)?;
     let tenant = call.tenant().await?;
-    let (query, Lasting { for_s }) = call.two::<EventQuery, Lasting>(|name| name == "for_s")?;
-    let for_s = for_s.unwrap_or(LASTS_S_MAX);
-    if for_s > LASTS_S_MAX {
-        return Err(ApiError::field("for_s", format!("must be at most {LASTS_S_MAX}")));
-    }
+    let (query, lasting) = call.two::<EventQuery, Lasting>(|name| name == Lasting::FOR_S)?;
+    let until = lasting.until()?;
     let filter = event_filter(&call.context, &tenant, query).await?;
-    let place = call.context.streams.clone().try_acquire_owned().map_err(|_| {
-        ApiError::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too_many_streams",
-            "as many listen already as this node allows",
-        )
-    })?;
-    let from = match call.headers.get("last-event-id") {
+    let place = call.stream_place()?;
+    let from = match last_event_id(&call) {
         None => Ulid::floor(call.context.now()),
         Some(id) => {
-            let id = id.to_str().ok().and_then(|text| text.parse::<EventId>().ok());
-            id.ok_or_else(|| ApiError::field("Last-Event-ID", "is not the id of an event"))?.0
+            let id = id.parse::<EventId>();
+            id.map_err(|_| ApiError::field("Last-Event-ID", "is not the id of an event"))?.0
         }
     };
     let watching = Watching {
@@ -93,12 +108,10 @@ pub async fn stream(call: Call) -> Result<Response, ApiError> {
         seen: BTreeSet::new(),
         ready: VecDeque::new(),
         looked: false,
-        until: Instant::now() + Duration::from_secs(for_s),
+        until,
         _place: place,
     };
-    let events = stream::unfold(watching, Watching::next);
-    let alive = KeepAlive::new().interval(SIGN_OF_LIFE);
-    Ok(Sse::new(events).keep_alive(alive).into_response())
+    Ok(answer(stream::unfold(watching, Watching::next)))
 }
 
 /// One who listens.

@@ -16,7 +16,7 @@ use super::error::ApiError;
 use super::once;
 use super::page::{Listed, PageQuery, cut, listed};
 use super::sources::check_executor;
-use super::work::{check_attempts, check_backoff, check_name};
+use super::work::{check_attempts, check_backoff, check_name, check_rate};
 use crate::config::Config;
 use crate::directory::Secret;
 use crate::schema;
@@ -40,6 +40,10 @@ struct Fields {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>, minimum = 1)]
     concurrency: Option<Option<u32>>,
+    /// How many of its jobs may start in a second, over all nodes.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<f64>, exclusive_minimum = 0, maximum = 1000000)]
+    rate_per_s: Option<Option<f64>>,
     /// How its jobs run, where the source does not say.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<schema::Executor>)]
@@ -68,6 +72,7 @@ impl Fields {
         if self.concurrency.flatten() == Some(0) {
             return Err(ApiError::field("concurrency", "must be at least 1"));
         }
+        check_rate("rate_per_s", self.rate_per_s.flatten())?;
         if let Some(Some(executor)) = &self.default_executor {
             check_executor("default_executor", executor, config, true)?;
         }
@@ -75,6 +80,7 @@ impl Fields {
         check_backoff(self.backoff_s.as_ref().and_then(Option::as_deref))?;
         settings.weight = self.weight.unwrap_or(settings.weight);
         settings.concurrency = self.concurrency.unwrap_or(settings.concurrency);
+        settings.rate_per_s = self.rate_per_s.unwrap_or(settings.rate_per_s);
         settings.max_attempts = self.max_attempts.unwrap_or(settings.max_attempts);
         if let Some(executor) = self.default_executor {
             settings.default_executor = executor;
@@ -102,6 +108,8 @@ struct TenantView {
     weight: u32,
     /// How many of its jobs may run at once.
     concurrency: Option<u32>,
+    /// How many of its jobs may start in a second.
+    rate_per_s: Option<f64>,
     /// How its jobs run, where the source does not say.
     #[schema(value_type = Option<schema::Executor>)]
     default_executor: Option<Executor>,
@@ -125,6 +133,7 @@ fn shown(tenant: &Tenant) -> TenantView {
         name: settings.name.clone(),
         weight: settings.turn_weight(),
         concurrency: settings.concurrency,
+        rate_per_s: settings.rate_per_s,
         default_executor: settings.default_executor.clone(),
         max_attempts: settings.max_attempts,
         backoff_s: settings.backoff_s.clone(),
@@ -195,8 +204,7 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     let once = call.once(TenantId::DEFAULT, StatusCode::CREATED, &answer).await?;
     let audit = call.audit(None, "tenant.create", made.slug.clone(), None);
     let made = call.context.store.create_tenant(made.slug, made.settings, audit, once).await?;
-    call.context.directory.forget_tenants();
-    call.context.hub.tell("t");
+    call.context.tenants_changed();
     let now = |tenant: Tenant| {
         let secret = executor_secret(&call, &tenant);
         once::json(StatusCode::CREATED, &TenantView { executor_secret: secret, ..answer })
@@ -233,8 +241,7 @@ pub async fn update(At(slug): At<String>, call: Call) -> Result<Response, ApiErr
     changes.apply(&mut tenant.settings, &call.context.config)?;
     let audit = call.audit(Some(tenant.id), "tenant.update", slug, None);
     call.context.store.update_tenant(tenant.id, tenant.settings.clone(), audit).await?;
-    call.context.directory.forget_tenants();
-    call.context.hub.tell("t");
+    call.context.tenants_changed();
     let answer = TenantView { executor_secret: executor_secret(&call, &tenant), ..shown(&tenant) };
     Ok(once::json(StatusCode::OK, &answer))
 }

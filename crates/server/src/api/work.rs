@@ -4,11 +4,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use wakepost_domain::advice::{self, EffectCounts};
+use wakepost_domain::approval::ProposalHash;
 use wakepost_domain::effect::EffectState;
+use wakepost_domain::rate::Rate;
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::transition::{self, Move};
 use wakepost_domain::work::{State, WorkKind};
-use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId, limits};
+use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId, budget, limits};
 use wakepost_store::moves::{EffectRow, ReplayFrom, WorkRow};
 use wakepost_store::vault::{Slot, TenantKey};
 
@@ -17,9 +19,10 @@ use super::error::ApiError;
 use super::once;
 use crate::context::Context;
 use crate::replays::{self, Wish};
+use crate::replies;
 use crate::schema;
 use crate::tokens::idempotency_key;
-use crate::view::{WorkView, open_json, work_view};
+use crate::view::{ChainLink, Waits, WorkView, name_of, open_json, work_view};
 
 /// A free name: visible, and not too long.
 pub fn check_name(field: &str, name: &str) -> Result<(), ApiError> {
@@ -62,6 +65,26 @@ pub fn check_backoff(delays: Option<&[u64]>) -> Result<(), ApiError> {
         ),
         Some(list) if list.iter().any(|delay| *delay > longest) => {
             Err(ApiError::field("backoff_s", format!("no delay may be over {longest} seconds")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How many may start in a second.
+pub fn check_rate(field: &str, rate: Option<f64>) -> Result<(), ApiError> {
+    match rate {
+        Some(rate) if Rate::new(rate).is_none() => {
+            Err(ApiError::field(field, "must be above 0 and at most 1000000"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a run says it cost.
+pub fn check_cost(cost: Option<f64>) -> Result<(), ApiError> {
+    match cost {
+        Some(cost) if !budget::is_cost(cost) => {
+            Err(ApiError::field("cost", "must be from 0 to 1000000000000"))
         }
         _ => Ok(()),
     }
@@ -130,11 +153,12 @@ pub async fn views(
         true => Vec::new(),
         false => context.store.joined(orderly).await?,
     };
+    let waits = Waits::look(context, &rows, &lanes).await?;
     let view = |row: WorkRow| {
         let lane = lanes.iter().find(|lane| lane.id == row.lane).map(|lane| &**lane);
         let events = joined.iter().filter(|(work, _)| *work == row.id).map(|(_, event)| *event);
         let events: Vec<EventId> = row.event.into_iter().chain(events).collect();
-        work_view(row, events, lane, &tenant.slug)
+        work_view(row, events, lane, &tenant.slug, &waits)
     };
     Ok(rows.into_iter().map(view).collect())
 }
@@ -150,8 +174,10 @@ pub async fn detail(
     let state = states.into_iter().next().map(|(_, state)| state).unwrap_or_default();
     let effects = context.store.effects(tenant.id, row.scope).await?;
     let runs = context.store.runs(tenant.id, row.id).await?;
-    let advice = advice::next_action(row.state, row.held, counts(&effects));
-    let (id, scope) = (row.id, row.scope);
+    let advice = advice::next_action(row.state, row.held, counts(&effects, row.id));
+    let (id, kind, scope) = (row.id, row.kind, row.scope);
+    let waits = (row.state == State::AwaitingApproval).then_some(row.id);
+    let chain = chain(context, tenant.id, &row).await?;
     let mut view =
         views(context, tenant, vec![row]).await?.pop().ok_or_else(ApiError::not_found)?;
     let document = |slot: Slot<'_>, record: Option<wakepost_store::vault::Sealed>| {
@@ -163,28 +189,63 @@ pub async fn detail(
         }
         None => None,
     };
+    let mut input = document(Slot::Input(id), state.input)?;
+    let mut checkpoint = document(Slot::Checkpoint(id), state.checkpoint)?;
+    if kind == WorkKind::Callback {
+        // What it says is kept from its first try on.
+        input = input.or_else(|| checkpoint.take());
+    }
+    // What a reply proposes is what it would say, which is stored sealed and nowhere else.
+    let said = input.as_deref().filter(|_| kind == WorkKind::Reply).and_then(replies::said);
     view.detail = Some(crate::view::WorkDetail {
-        input: document(Slot::Input(id), state.input)?,
+        input,
         result: document(Slot::JobResult(id), state.result)?,
-        checkpoint: document(Slot::Checkpoint(id), state.checkpoint)?,
+        checkpoint,
         reply,
         cost: state.cost,
         effects: effects
             .iter()
             .map(|effect| {
-                let view = shown_effect(&key, scope, effect)?;
+                let mut view = shown_effect(&key, scope, effect, waits)?;
+                if effect.key == replies::PROPOSAL {
+                    view.description = view.description.or_else(|| said.clone());
+                }
                 Ok(serde_json::to_value(view).expect("a view is plain data"))
             })
             .collect::<Result<_, ApiError>>()?,
         runs,
+        chain,
         next_action: advice,
     });
     Ok(view)
 }
 
-/// How many effects happened, and how many nobody can vouch for.
-pub fn counts(effects: &[EffectRow]) -> EffectCounts {
-    EffectCounts::of(effects.iter().map(|effect| (effect.state, effect.alive)))
+/// How many of those that led to an item are shown.
+const CHAIN_SHOWN_MAX: usize = 20;
+
+/// What led to an item, the nearest first, as far as it is kept.
+async fn chain(
+    context: &Context,
+    tenant: TenantId,
+    row: &WorkRow,
+) -> Result<Vec<ChainLink>, ApiError> {
+    let mut links = Vec::new();
+    let mut parent = row.meta.parent_id.clone();
+    while let Some(id) = parent.filter(|_| links.len() < CHAIN_SHOWN_MAX) {
+        let Ok(row) = find(context, tenant, &id).await else { break };
+        let lane = context.directory.lanes(&[row.lane]).await?.pop();
+        let kind = name_of(&row, lane.as_deref());
+        parent = row.meta.parent_id;
+        links.push(ChainLink { id, kind, status: row.state, hops: row.meta.hops });
+    }
+    Ok(links)
+}
+
+/// How many effects happened, how many nobody can vouch for, and how many this item proposes.
+pub fn counts(effects: &[EffectRow], item: WorkId) -> EffectCounts {
+    let counts =
+        |effect: &&EffectRow| effect.state != EffectState::Proposed || effect.is_awaited_by(item);
+    EffectCounts::of(effects.iter().filter(counts).map(|effect| (effect.state, effect.alive)))
 }
 
 /// An entry of the side-effect ledger.
@@ -193,7 +254,8 @@ pub fn counts(effects: &[EffectRow]) -> EffectCounts {
 pub struct EffectView {
     /// Its name.
     key: String,
-    /// `begun`, `in_doubt`, `committed` or `aborted`.
+    /// `begun`, `in_doubt`, `committed` or `aborted`; where a person must agree, before that `proposed`, `approved`
+    /// or `rejected`, or `withdrawn` if the job ended before anybody decided.
     state: &'static str,
     /// What it would do.
     description: Option<String>,
@@ -210,9 +272,26 @@ pub struct EffectView {
     /// When it was resolved.
     #[schema(value_type = Option<schema::Timestamp>)]
     resolved_at: Option<Timestamp>,
+    /// What exactly was proposed.
+    #[schema(value_type = Option<schema::ProposalHash>)]
+    proposal_hash: Option<ProposalHash>,
+    /// Until when it can be decided on; then, until when an approval is good.
+    #[schema(value_type = Option<schema::Timestamp>)]
+    expires_at: Option<Timestamp>,
+    /// Who decided.
+    decided_by: Option<String>,
+    /// When.
+    #[schema(value_type = Option<schema::Timestamp>)]
+    decided_at: Option<Timestamp>,
 }
 
-fn shown_effect(key: &TenantKey, scope: Ulid, effect: &EffectRow) -> Result<EffectView, ApiError> {
+/// `waits`: the item, if it waits for a person to decide.
+fn shown_effect(
+    key: &TenantKey,
+    scope: Ulid,
+    effect: &EffectRow,
+    waits: Option<WorkId>,
+) -> Result<EffectView, ApiError> {
     let slot = Slot::EffectResult(scope, &effect.key);
     let result = effect.result.as_ref().map(|record| open_json(key, slot, record)).transpose()?;
     let state = match effect.state {
@@ -220,7 +299,12 @@ fn shown_effect(key: &TenantKey, scope: Ulid, effect: &EffectRow) -> Result<Effe
         EffectState::Begun => "in_doubt",
         EffectState::Committed => "committed",
         EffectState::Aborted => "aborted",
+        EffectState::Proposed if waits.is_some_and(|item| effect.is_awaited_by(item)) => "proposed",
+        EffectState::Proposed => "withdrawn",
+        EffectState::Approved => "approved",
+        EffectState::Rejected => "rejected",
     };
+    let approval = effect.approval.as_ref();
     Ok(EffectView {
         key: effect.key.clone(),
         state,
@@ -230,6 +314,10 @@ fn shown_effect(key: &TenantKey, scope: Ulid, effect: &EffectRow) -> Result<Effe
         error: effect.error.clone(),
         begun_at: effect.begun_at,
         resolved_at: effect.resolved_at,
+        proposal_hash: approval.map(|approval| approval.hash),
+        expires_at: approval.map(|approval| approval.expires_at),
+        decided_by: approval.and_then(|approval| approval.decided_by.clone()),
+        decided_at: approval.and_then(|approval| approval.decided_at),
     })
 }
 

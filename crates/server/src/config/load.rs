@@ -72,7 +72,7 @@ const fn secret(name: &'static str, env: &'static [&'static str]) -> Known {
     Known { name, env, default: "", secret: true }
 }
 
-const KNOWN: [Known; 19] = [
+const KNOWN: [Known; 20] = [
     known("listen", &["WAKEPOST_LISTEN"], "127.0.0.1:8787"),
     known("data_dir", &["WAKEPOST_DATA_DIR"], "wakepost-data"),
     secret("database_url", &["DATABASE_URL", "WAKEPOST_DATABASE_URL"]),
@@ -84,6 +84,7 @@ const KNOWN: [Known; 19] = [
     known("trusted_proxies", &["WAKEPOST_TRUSTED_PROXIES"], ""),
     known("push_concurrency", &["WAKEPOST_PUSH_CONCURRENCY"], "256"),
     known("connections_max", &["WAKEPOST_CONNECTIONS_MAX"], "10000"),
+    known("max_hops", &["WAKEPOST_MAX_HOPS"], "10"),
     known("sweep_after_s", &["WAKEPOST_SWEEP_AFTER_S"], "90"),
     known("shutdown_grace_s", &["WAKEPOST_SHUTDOWN_GRACE_S"], "20"),
     known("log_format", &["WAKEPOST_LOG_FORMAT"], "pretty"),
@@ -292,6 +293,7 @@ fn build(
         trusted_proxies: networks(&text("trusted_proxies"))?,
         push_concurrency: number("push_concurrency")?.clamp(1, 100_000) as usize,
         connections_max: number("connections_max")?.clamp(1, 1_000_000) as usize,
+        max_hops: u32::try_from(number("max_hops")?).unwrap_or(u32::MAX),
         sweep_after: Duration::from_secs(number("sweep_after_s")?),
         shutdown_grace: Duration::from_secs(number("shutdown_grace_s")?),
         retention: Retention {

@@ -41,6 +41,8 @@ pub struct Config {
     pub push_concurrency: usize,
     /// How many connections are served at once.
     pub connections_max: usize,
+    /// How many agents may lead to a job before a person must let it go on.
+    pub max_hops: u32,
     /// How long a job may wait before the sweep fires for it again.
     pub sweep_after: Duration,
     /// How long a stop waits for what is under way.

@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
-use wakepost_domain::backoff::{Backoff, JOB_ATTEMPTS, REPLY_ATTEMPTS};
+use wakepost_domain::backoff::{Backoff, DELIVERY_ATTEMPTS, JOB_ATTEMPTS, REPLY_ATTEMPTS};
 use wakepost_domain::executor::Executor;
 use wakepost_domain::lane::Lane;
 use wakepost_domain::lease::{LEASE, OWN_LEASE, PUSH_LEASE, RUN_TIMEOUT};
+use wakepost_domain::rate::Rate;
+use wakepost_domain::source::SourceConfig;
+use wakepost_domain::tenant::TenantSettings;
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{SourceId, TenantId};
 use wakepost_store::Result;
-use wakepost_store::moves::{Cap, CapScope};
+use wakepost_store::moves::{Bound, Cap, CapScope};
 
 use super::Directory;
+use crate::callbacks;
 
 /// The rules for one lane, as they are now.
 #[derive(Debug, Clone)]
@@ -22,11 +26,13 @@ pub struct Policy {
     pub executor_trusted: bool,
     /// What requests to an http executor are signed with.
     pub executor_secret: Secret,
+    /// Whom to ask before an agent runs.
+    pub preflight: Option<Preflight>,
     /// How long a lease lasts.
     pub lease: Duration,
     /// How long a run may last in all.
     pub run_timeout: Duration,
-    /// How many may run at once.
+    /// What bounds them. What is likely to last longest comes first.
     pub caps: Vec<Cap>,
     /// How long a failed one waits.
     pub backoff: Backoff,
@@ -35,11 +41,36 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Whether a bound goes by time: it gets free by itself, at a known moment.
+    pub fn is_timed(&self) -> bool {
+        self.caps.iter().any(|cap| !matches!(cap.bound, Bound::Running(_)))
+    }
+
+    /// How many may run at once, if that is bounded.
+    pub fn running_max(&self) -> Option<u32> {
+        let running = |cap: &Cap| match cap.bound {
+            Bound::Running(limit) => Some(limit),
+            _ => None,
+        };
+        self.caps.iter().filter_map(running).min()
+    }
+
     /// How long this node may keep a run in hand: the run's own bound, and that of the request it runs in. An
     /// agent that finishes through the API has the run's bound.
     pub fn in_hand(&self) -> Duration {
         self.executor.budget().map_or(self.run_timeout, |budget| budget.min(self.run_timeout))
     }
+}
+
+/// Whom to ask whether a job is still worth an agent's work.
+#[derive(Debug, Clone)]
+pub struct Preflight {
+    /// Where.
+    pub url: String,
+    /// Whether an administrator of all tenants chose that address.
+    pub trusted: bool,
+    /// What the request is signed with.
+    pub secret: Secret,
 }
 
 /// Where the secret comes from that requests to an http executor are signed with.
@@ -71,6 +102,7 @@ impl Policy {
             executor: Executor::Gateway,
             executor_trusted: false,
             executor_secret: Secret::Kept(None),
+            preflight: None,
             lease: OWN_LEASE,
             run_timeout: RUN_TIMEOUT,
             caps: Vec::new(),
@@ -78,6 +110,32 @@ impl Policy {
             weight,
         }
     }
+}
+
+/// What bounds a lane's work: its source's budget, then the tenant's and the source's bounds on what runs, and on
+/// what starts.
+fn caps(lane: &Lane, config: Option<&SourceConfig>, settings: Option<&TenantSettings>) -> Vec<Cap> {
+    let tenant = CapScope::Tenant(lane.key.tenant);
+    let source = lane.key.origin.map(|origin| CapScope::Source(SourceId(origin)));
+    let of_tenant = |bound: Option<Bound>| bound.map(|bound| Cap { scope: tenant, bound });
+    let of_source =
+        |bound: Option<Bound>| source.zip(bound).map(|(scope, bound)| Cap { scope, bound });
+    let rate = |per_s: Option<f64>| per_s.and_then(Rate::new).map(Bound::Rate);
+    let budget = config.and_then(|config| config.budget).map(|budget| {
+        Bound::Budget(if lane.key.is_let_go() { budget.only_counted() } else { budget })
+    });
+    let running_of_tenant = settings.and_then(|settings| settings.concurrency);
+    let running_of_source = config.and_then(|config| config.concurrency);
+    [
+        of_source(budget),
+        of_tenant(running_of_tenant.map(Bound::Running)),
+        of_source(running_of_source.map(Bound::Running)),
+        of_tenant(rate(settings.and_then(|settings| settings.rate_per_s))),
+        of_source(rate(config.and_then(|config| config.rate_per_s))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 impl Directory {
@@ -97,6 +155,11 @@ impl Directory {
             .map(|list| list.iter().copied().map(Duration::from_secs).collect())
             .or_else(|| settings.and_then(|settings| settings.backoff()));
         let backoff = backoff.map_or_else(Backoff::default, Backoff::new);
+        if lane.key.kind == WorkKind::Callback {
+            let cap = Cap::running(CapScope::Lane(lane.id), callbacks::AT_ONCE);
+            let policy = Policy::of_the_gateway(Backoff::deliveries(), weight);
+            return Ok(Policy { caps: vec![cap], ..policy });
+        }
         if lane.key.kind == WorkKind::Reply || lane.key.expands() {
             return Ok(Policy::of_the_gateway(backoff, weight));
         }
@@ -117,25 +180,24 @@ impl Directory {
             }
         };
 
+        let kept = source.as_ref().and_then(|live| live.source.secrets.executor.clone());
+        let preflight = config.and_then(|config| {
+            let url = config.preflight_url.clone()?;
+            Some(Preflight { url, trusted: config.preflight_trusted, secret: Secret::Kept(kept) })
+        });
+
         let usual = if executor.is_pushed() { PUSH_LEASE } else { LEASE };
-        let seconds = |choose: fn(&wakepost_domain::source::SourceConfig) -> Option<u64>| {
+        let seconds = |choose: fn(&SourceConfig) -> Option<u64>| {
             config.and_then(choose).map(Duration::from_secs)
         };
-        let tenant_cap = settings.and_then(|settings| settings.concurrency);
-        let source_cap = config.and_then(|config| config.concurrency);
-        let caps = [
-            tenant_cap.map(|limit| Cap { scope: CapScope::Tenant(lane.key.tenant), limit }),
-            source_cap
-                .zip(lane.key.origin)
-                .map(|(limit, origin)| Cap { scope: CapScope::Source(SourceId(origin)), limit }),
-        ];
         Ok(Policy {
             executor,
             executor_trusted,
             executor_secret,
+            preflight,
             lease: seconds(|config| config.lease_s).unwrap_or(usual),
             run_timeout: seconds(|config| config.run_timeout_s).unwrap_or(RUN_TIMEOUT),
-            caps: caps.into_iter().flatten().collect(),
+            caps: caps(lane, config, settings),
             backoff,
             weight,
         })
@@ -143,8 +205,10 @@ impl Directory {
 
     /// How often an item may be tried: its own word, else its source's, else its tenant's, else ours.
     pub async fn max_attempts(&self, lane: &Lane, own: Option<u32>) -> Result<i32> {
-        if lane.key.kind == WorkKind::Reply {
-            return Ok(REPLY_ATTEMPTS as i32);
+        match lane.key.kind {
+            WorkKind::Reply => return Ok(REPLY_ATTEMPTS as i32),
+            WorkKind::Callback => return Ok(DELIVERY_ATTEMPTS as i32),
+            WorkKind::Job | WorkKind::Delivery => {}
         }
         let source = match lane.key.origin {
             Some(origin) => self.source(SourceId(origin)).await?,

@@ -13,11 +13,15 @@ use wakepost_domain::receipt::{OurFault, Verdict};
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, ReceiptId, TenantId, Timestamp, WorkId, thread};
 use wakepost_providers::{Announces, Request};
-use wakepost_store::moves::{Accepted, DedupKey, NewEvent, NewJob, NewReceipt, SharedBody};
+use wakepost_store::moves::{
+    Accepted, DedupKey, Lineage, NewEvent, NewJob, NewReceipt, SharedBody,
+};
 use wakepost_store::vault::Slot;
 use wakepost_store::{Result, StoreError, failpoint};
 
 use super::bonds::{Bonds, bonds};
+use crate::callbacks;
+use crate::chains;
 use crate::context::Context;
 use crate::directory::LiveSource;
 use crate::to_the_end::ToTheEnd;
@@ -177,6 +181,7 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
     let unmapped = || vec![Mapped { event_type: "unmapped".to_owned(), ..Mapped::default() }];
     let is_mapped = mapped.is_ok();
     let mapped = mapped.unwrap_or_else(|()| unmapped());
+    let lineage = chains::lineage(context, live.source.tenant, &passed.headers).await?;
     let hidden = live.hidden(passed.now);
     let content =
         Content::encode(&passed.headers, &hidden, &passed.body, passed.fetched.as_deref());
@@ -194,7 +199,7 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
         let job = match route {
             Route::Job => {
                 let bonds = bonds(live, &request, &mapped, usize::from(index));
-                Some(job(context, live, &mapped, bonds).await?)
+                Some(job(context, live, &mapped, bonds, lineage.clone()).await?)
             }
             Route::Ignored | Route::Unmapped | Route::Joined => None,
         };
@@ -273,6 +278,7 @@ async fn job(
     live: &LiveSource,
     mapped: &Mapped,
     bonds: Bonds,
+    lineage: Option<Lineage>,
 ) -> Result<(Arc<Lane>, NewJob)> {
     let key = LaneKey {
         tenant: live.source.tenant,
@@ -289,7 +295,10 @@ async fn job(
     let lane = context.directory.lane(key).await?;
     let max_attempts = context.directory.max_attempts(&lane, None).await?;
     let Bonds { order, thread, coalesce } = bonds;
-    Ok((lane.clone(), NewJob { lane: lane.id, max_attempts, order, thread, coalesce }))
+    let callback_lane = callbacks::lane_of_source(context, &live.source).await?;
+    let job =
+        NewJob { lane: lane.id, max_attempts, order, thread, coalesce, callback_lane, lineage };
+    Ok((lane, job))
 }
 
 /// The keys that make a repeat a duplicate. An event without an id of its own goes by its body's hash and its

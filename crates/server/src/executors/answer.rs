@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wakepost_domain::lease::Ticket;
-use wakepost_domain::limits;
+use wakepost_domain::{budget, limits};
 use wakepost_store::Result;
 use wakepost_store::moves::Evidence;
 use wakepost_store::vault::Slot;
@@ -43,7 +43,8 @@ impl Said {
             return Said {
                 result: fields.result.map(|result| result.get().to_owned()),
                 reply: fields.reply,
-                cost: fields.cost,
+                // A cost that cannot be one is no reason to throw the work away.
+                cost: fields.cost.filter(|cost| budget::is_cost(*cost)),
             };
         }
         if serde_json::from_str::<Value>(text).is_ok() {

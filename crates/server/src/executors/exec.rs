@@ -104,6 +104,7 @@ fn start(
         .env("WAKEPOST_EVENT_ID", job["envelope"]["event_id"].as_str().unwrap_or_default())
         .env("WAKEPOST_TENANT", job["tenant"].as_str().unwrap_or_default())
         .env("WAKEPOST_LEASE_TOKEN", job["lease_token"].as_str().unwrap_or_default())
+        .env("WAKEPOST_CHAIN", job["chain"].as_str().unwrap_or_default())
         .env("TRACEPARENT", job["traceparent"].as_str().unwrap_or_default())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -196,7 +197,8 @@ async fn report(context: &Context, item: &Pushed, stderr: impl AsyncRead + Unpin
         if count > LINES_MAX || text.trim().is_empty() {
             continue;
         }
-        let content = json!({"message": text.trim_end()}).to_string();
+        let run_id = ticket.run_id();
+        let content = json!({"message": text.trim_end(), "run_id": run_id}).to_string();
         let content = key.seal(Slot::Progress(ticket.work), content.as_bytes());
         // Progress is for people: a line that gets lost is no reason to stop.
         let _ = context.store.progress(Progress { ticket, content }).await;

@@ -3,21 +3,18 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{StatusCode, header};
 use serde_json::Value;
 use wakepost_domain::limits;
 use wakepost_domain::work::WorkKind;
-use wakepost_providers::standard;
 
 use super::Finished;
 use super::answer::Said;
 use super::lease::{self, Stop};
+use super::signing::{Post, signed};
+use crate::chains;
 use crate::context::Context;
-use crate::directory::Secret;
-use crate::outbound::{
-    AddressPolicy, KeepBody, OutboundAnswer, OutboundRequest, SendErrorClass, Target, Trust,
-    retry_after,
-};
+use crate::outbound::{OutboundAnswer, OutboundRequest, SendErrorClass, retry_after};
 use crate::queue::Pushed;
 
 /// Posts a job and reads the answer.
@@ -61,48 +58,27 @@ fn request(
     timeout: Duration,
 ) -> Result<OutboundRequest, String> {
     let (claimed, _, policy) = item;
-    let (trust, rules) = match policy.executor_trusted {
-        true => (Trust::Trusted, AddressPolicy::trusted()),
-        false => (Trust::Guarded, context.config.addresses.clone()),
-    };
-    let target = Target::parse(url, &rules).map_err(|refusal| refusal.to_string())?;
     let id = claimed.ticket.work.text(WorkKind::Job);
-    let body = Bytes::from(job.to_string());
-    let mut headers = HeaderMap::new();
-    let mut put = |name: &'static str, value: &str| {
-        HeaderValue::from_str(value)
-            .map(|value| headers.insert(name, value))
-            .map_err(|error| error.to_string())
-    };
-    let now = context.now();
-    put("content-type", "application/json")?;
-    put("user-agent", concat!("Wakepost/", env!("CARGO_PKG_VERSION")))?;
-    put("webhook-id", &id)?;
-    put("webhook-timestamp", &now.as_secs().to_string())?;
-    let secret = match &policy.executor_secret {
-        Secret::Kept(secret) => secret.clone(),
-        Secret::Derived(name) => Some(context.tokens.executor_secret(name)),
-    };
-    if let Some(secret) = &secret {
-        let signature =
-            standard::sign(secret, &id, now, &body).map_err(|error| error.to_string())?;
-        put("webhook-signature", &signature)?;
-    }
-    put("idempotency-key", &id)?;
-    put("traceparent", job["traceparent"].as_str().unwrap_or_default())?;
-    put("wakepost-job-id", &id)?;
-    put("wakepost-run-id", &claimed.ticket.run_id().to_string())?;
-    put("wakepost-lease-token", job["lease_token"].as_str().unwrap_or_default())?;
-    Ok(OutboundRequest {
-        target,
-        trust,
-        method: Method::POST,
-        headers,
-        body,
+    let run = claimed.ticket.run_id().to_string();
+    let post = Post {
+        url,
+        trusted: policy.executor_trusted,
+        secret: &policy.executor_secret,
+        id: id.clone(),
+        body: Bytes::from(job.to_string()),
         timeout,
-        body_bytes_max: limits::DOCUMENT_BYTES_MAX,
-        keep: KeepBody::Whole,
-    })
+        answer_bytes_max: limits::DOCUMENT_BYTES_MAX,
+    };
+    let text = |field: &str| job[field].as_str().unwrap_or_default();
+    let further = [
+        ("idempotency-key", id.as_str()),
+        (chains::TRACEPARENT, text("traceparent")),
+        (chains::CHAIN, text("chain")),
+        ("wakepost-job-id", &id),
+        ("wakepost-run-id", &run),
+        ("wakepost-lease-token", text("lease_token")),
+    ];
+    signed(context, post, &further)
 }
 
 fn read(context: &Context, answer: &OutboundAnswer) -> Finished {

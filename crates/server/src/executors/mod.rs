@@ -4,12 +4,15 @@
 //! works, and ends the run when it is lost, cancelled, too long, or the node stops.
 
 mod answer;
+mod callback;
 mod exec;
 mod expand;
 mod http;
 mod lease;
 mod places;
+pub mod preflight;
 mod reply;
+mod signing;
 
 use std::sync::Arc;
 
@@ -49,6 +52,11 @@ pub(crate) enum Finished {
         /// Why it is no work for an agent after all.
         ignored: Option<String>,
     },
+    /// It is not worth an agent's work any more.
+    Declined {
+        /// Why.
+        reason: String,
+    },
     /// The agent will finish it through the API.
     Handed,
     /// The lease was lost: whoever has it now decides.
@@ -83,6 +91,7 @@ async fn run_to_its_end(context: &Arc<Context>, item: Pushed) {
     if policy.executor == Executor::Gateway {
         let finished = match claimed.kind {
             WorkKind::Reply => reply::run(context, &item).await,
+            WorkKind::Callback => callback::run(context, &item).await,
             _ => expand::run(context, &item).await,
         };
         return record(context, &item, finished).await;
@@ -99,6 +108,9 @@ async fn run_to_its_end(context: &Arc<Context>, item: Pushed) {
             return record(context, &item, failed).await;
         }
     };
+    if let Err(finished) = preflight::pass(context, &item, &job).await {
+        return record(context, &item, finished).await;
+    }
     let finished = match policy.executor.runner() {
         Executor::Http { url } => http::run(context, &item, url, &job).await,
         Executor::Exec { name } => exec::run(context, &item, name, &job).await,
@@ -144,6 +156,7 @@ async fn record(context: &Context, item: &Pushed, finished: Finished) {
         Finished::Cancelled => {
             (Ending::Cancelled, Some("cancelled".to_owned()), Evidence::default())
         }
+        Finished::Declined { reason } => (Ending::Cancelled, Some(reason), Evidence::default()),
         Finished::HandBack => (Ending::HandedBack, None, Evidence::default()),
         Finished::InDoubt { error } => {
             (Ending::Held(HeldReason::InDoubt), Some(error), Evidence::default())

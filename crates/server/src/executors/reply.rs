@@ -9,7 +9,7 @@ use wakepost_providers::{
     Answered, Mailed, Outgoing, OutgoingMail, Replies, ReplyError, ReplyExchange, ReplyFailure,
     ReplyStep,
 };
-use wakepost_store::moves::{Begin, BeginOutcome, EffectRow, WorkRow};
+use wakepost_store::moves::{Ask, Begin, BeginOutcome, Draft, EffectRow, WorkRow, proposal_hash};
 use wakepost_store::vault::{Slot, TenantKey};
 use wakepost_store::{Result, StoreError};
 
@@ -21,7 +21,7 @@ use crate::directory::LiveSource;
 use crate::exchange::{self, CallFault};
 use crate::outbound::MailFault;
 use crate::queue::Pushed;
-use crate::replies::{Place, Reply};
+use crate::replies::{PROPOSAL, Place, Reply};
 use crate::tokens::idempotency_key;
 use crate::view::{Content, open_json};
 
@@ -68,6 +68,10 @@ async fn send(context: &Context, item: &Pushed) -> Result<Finished> {
     let Some(replies) = answered.live.provider.replies() else {
         return Ok(Finished::failed("its platform cannot be answered", false));
     };
+    if !approved(context, item, &row, &reply).await? {
+        // The run has ended with that.
+        return Ok(Finished::Lost);
+    }
     let before = answered.before(context, &row).await?;
     let replaced = before.as_ref().filter(|before| reply.place.replaces(before.place));
     let replaced = replaced.map(|before| before.id.as_str()).filter(|_| replies.can_update());
@@ -88,6 +92,17 @@ async fn send(context: &Context, item: &Pushed) -> Result<Finished> {
         }
     }
     Ok(Finished::Done(Said::default()))
+}
+
+/// Whether all that the reply says may be said. It is asked for whole, and not part by part: a person should read
+/// all of it, and once; and so the approval is kept through retries.
+async fn approved(context: &Context, item: &Pushed, row: &WorkRow, reply: &Reply) -> Result<bool> {
+    let Some(expires) = context.directory.asks(row).await? else {
+        return Ok(true);
+    };
+    let hash = proposal_hash(PROPOSAL, Some(&reply.text));
+    let draft = Draft { hash, expires };
+    context.store.ask(Ask { ticket: item.0.ticket, key: PROPOSAL.to_owned(), draft }).await
 }
 
 /// What a reply's item carries.
@@ -329,13 +344,16 @@ impl Sending<'_> {
             key: part.key.clone(),
             description: Some(format!("post part {} of the reply", part.index + 1)),
             on_doubt,
+            draft: None,
         };
         Ok(match self.context.store.begin(begin).await? {
             BeginOutcome::Execute { .. } => Going::On,
             // Somebody resolved it just now; the next run sees that.
             BeginOutcome::Skip { .. } => Going::Over(Finished::HandBack),
             // The run has ended with that.
-            BeginOutcome::InDoubt { .. } => Going::Over(Finished::Lost),
+            BeginOutcome::InDoubt { .. } | BeginOutcome::NeedsApproval { .. } => {
+                Going::Over(Finished::Lost)
+            }
         })
     }
 

@@ -1,6 +1,7 @@
-//! Requests that Wakepost sends: jobs pushed to agents, and later deliveries, callbacks and
+//! Requests that Wakepost sends: jobs pushed to agents, callbacks, and later deliveries and
 //! pre-flights. Callers read a URL with [`Target::parse`] and send through [`HttpClient`]; what
-//! an answer means (success, retry, dead letter) is theirs to say.
+//! an answer means (success, retry, dead letter) is theirs to say. For what goes to somebody's
+//! webhook [`deliver`] signs, sends and says it.
 //!
 //! Every attempt resolves the name, checks every address, and connects only to a checked one.
 //! Nothing here follows a redirect, asks an environment proxy, inflates a body, waits past the
@@ -10,6 +11,7 @@ pub mod address;
 mod answer;
 mod client;
 mod connector;
+mod deliver;
 mod fault;
 mod guarded;
 mod mail;
@@ -23,6 +25,7 @@ pub use client::{
     HttpClient, KeepBody, OutboundAnswer, OutboundRequest, SendError, SendErrorClass, Timings,
     Trust,
 };
+pub use deliver::{Delivered, Delivery, deliver};
 pub use guarded::{ClientSettings, GuardedClient};
 pub use mail::{MailFault, Mailer};
 pub use policy::{AddressPolicy, Allow, InvalidAllow};

@@ -1,7 +1,9 @@
 //! Lanes whose items are claimed by requests of this server to itself: what to send such a request for.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use wakepost_domain::executor::Executor;
 use wakepost_domain::fair::Take;
 use wakepost_domain::lane::{Lane, LaneId};
@@ -11,6 +13,10 @@ use wakepost_store::moves::Item;
 use super::{Pushed, Queue, Way, claim_lane};
 use crate::directory::Policy;
 use crate::self_webhook::SelfWebhook;
+
+/// How long a lane with a rate or a budget rests after calls for its items were sent: they are counted once they are
+/// claimed. Also how long it rests if that came to nothing.
+const CLAIM_REST: Duration = Duration::from_millis(100);
 
 /// An item that a request of this server to itself shall claim.
 #[derive(Debug)]
@@ -25,6 +31,8 @@ pub struct Fire {
     pub executor: Executor,
     /// Whether there is a bound on how many may run.
     pub is_capped: bool,
+    /// Whether there is one that gets free by itself.
+    pub is_timed: bool,
 }
 
 impl Queue {
@@ -73,16 +81,32 @@ impl Queue {
         }
         self.park(lane, &policy);
         let under_way = own.under_way_in(take.lane);
-        let items = self.ready_to_fire(take, &policy, own, under_way).await?;
+        let asked = Instant::now();
+        let mut take = *take;
+        if policy.is_timed() {
+            let counts = self.counts(policy.caps.iter()).await?;
+            let room = counts.room(&policy.caps, take.count);
+            if room == 0 {
+                self.rings.lock().fired.report(take, 0);
+                self.rest_bound(Way::Fired, asked, std::iter::once((&**lane, &policy))).await?;
+                return Ok(Vec::new());
+            }
+            take.count = room;
+        }
+        let items = self.ready_to_fire(&take, &policy, own, under_way).await?;
         // What was left out because its call is under way may be ready all the same.
         if under_way == 0 {
-            self.rings.lock().fired.report(*take, items.len() as u32);
+            self.rings.lock().fired.report(take, items.len() as u32);
         }
-        let is_capped = !policy.caps.is_empty();
+        if policy.is_timed() && !items.is_empty() {
+            // Until those have been claimed, and so counted.
+            self.rest(Way::Fired, lane.id, CLAIM_REST);
+        }
+        let (is_capped, is_timed) = (!policy.caps.is_empty(), policy.is_timed());
         let executor = policy.executor;
         let fire = |item| {
             let (lane, executor) = (lane.clone(), executor.clone());
-            Fire { item, lane, turn: *take, executor, is_capped }
+            Fire { item, lane, turn: take, executor, is_capped, is_timed }
         };
         Ok(items.into_iter().map(fire).collect())
     }
@@ -95,8 +119,9 @@ impl Queue {
         own: &SelfWebhook,
         under_way: u32,
     ) -> Result<Vec<Item>> {
-        let bound = policy.caps.iter().map(|cap| cap.limit).min();
-        let room = bound.map_or(take.count, |cap| take.count.min(cap.saturating_sub(under_way)));
+        let room = policy
+            .running_max()
+            .map_or(take.count, |cap| take.count.min(cap.saturating_sub(under_way)));
         if room == 0 {
             return Ok(Vec::new());
         }
@@ -107,9 +132,12 @@ impl Queue {
     }
 
     /// A call came to nothing, since the job could not be claimed. A lane under a bound waits for a hint: whoever
-    /// could not claim it hears of a free place. Of any other only that one job was not ready.
+    /// could not claim it hears of a free place. One whose bounds go by time rests a little, and is looked at then.
+    /// Of any other only that one job was not ready.
     pub fn fired_in_vain(&self, fire: &Fire) {
-        if fire.is_capped {
+        if fire.is_timed {
+            self.rest(Way::Fired, fire.lane.id, CLAIM_REST);
+        } else if fire.is_capped {
             self.rings.lock().fired.report(fire.turn, 0);
         }
         self.fired.notify_one();

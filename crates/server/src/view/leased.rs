@@ -10,6 +10,7 @@ use wakepost_store::moves::{Claimed, JobState};
 use wakepost_store::vault::{Sealed, Slot, TenantKey};
 
 use super::{Content, envelope, open_json};
+use crate::chains;
 use crate::context::Context;
 
 /// Puts leased jobs together. Rows are read in batches, whatever the number of jobs.
@@ -104,7 +105,7 @@ async fn one(context: &Context, item: &Claimed, rows: &mut Rows) -> Result<Value
     };
     let name = match rows.names.get(&item.lane) {
         Some(name) if !name.is_empty() => name.clone(),
-        _ => shared_name(context, item, event.as_ref()).await?,
+        _ => shared_name(item, event.as_ref()),
     };
     let mut job = json!({
         "id": work.text(item.kind),
@@ -121,10 +122,14 @@ async fn one(context: &Context, item: &Claimed, rows: &mut Rows) -> Result<Value
         "input": document(Slot::Input(work), state.input)?,
         "checkpoint": document(Slot::Checkpoint(work), state.checkpoint)?,
         "scope": item.scope.to_string(),
-        "traceparent": traceparent(item),
+        "traceparent": chains::traceparent(item),
+        "chain": chains::passed_on(context, item),
     });
     if !events.is_empty() {
         job["events"] = events.into();
+    }
+    if let Some(tick) = state.scheduled_for {
+        job["scheduled_for"] = json!(tick);
     }
     Ok(job)
 }
@@ -146,17 +151,9 @@ async fn envelope_of(
 }
 
 /// The name of a job whose lane is shared by many: its event's type, or what it was made with.
-async fn shared_name(context: &Context, item: &Claimed, event: Option<&Event>) -> Result<String> {
-    if let Some(event) = event {
-        return Ok(event.event_type.clone());
+fn shared_name(item: &Claimed, event: Option<&Event>) -> String {
+    match event {
+        Some(event) => event.event_type.clone(),
+        None => item.meta.name.clone().unwrap_or_default(),
     }
-    let row = context.store.work(item.ticket.tenant, item.ticket.work).await?;
-    Ok(row.and_then(|row| row.meta.name).unwrap_or_default())
-}
-
-/// One trace from the event on: its id is the event's, the span is the run's.
-fn traceparent(item: &Claimed) -> String {
-    let trace = item.event.map_or(item.ticket.work.0, |event| event.0).to_bytes();
-    let span = item.ticket.run_id().to_bytes();
-    format!("00-{}-{}-01", hex::encode(trace), hex::encode(&span[8..]))
 }

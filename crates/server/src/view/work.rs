@@ -2,12 +2,15 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use wakepost_domain::approval::Mode;
 use wakepost_domain::lane::Lane;
 use wakepost_domain::lease::run_id;
-use wakepost_domain::sequence::OUT_OF_ORDER;
 use wakepost_domain::work::{HeldReason, State, WorkKind};
-use wakepost_domain::{EventId, SourceId, Timestamp};
+use wakepost_domain::{EventId, ScheduleId, SourceId, Timestamp};
 use wakepost_store::moves::WorkRow;
+
+use super::waiting::Waits;
+use crate::chains;
 
 /// A job, as the API answers it. Lists leave out what only a single job carries.
 #[derive(Debug, Serialize)]
@@ -46,8 +49,10 @@ pub struct WorkView {
     pub subject: Option<String>,
     /// What it must run in order with.
     pub order_key: Option<String>,
-    /// What it waits for besides its time.
+    /// What it waits for, if it neither runs nor has ended.
     pub waiting_on: Option<&'static str>,
+    /// Whether a person must agree before it acts, by its maker's word.
+    pub mode: Option<Mode>,
     /// What is unusual about it.
     pub flags: Vec<String>,
     /// The item that took its place before it ran.
@@ -70,9 +75,23 @@ pub struct WorkView {
     pub last_error: Option<String>,
     /// The trace it belongs to.
     pub trace_id: String,
+    /// The event that would cancel it.
+    pub cancel_on: Option<CancelOnView>,
+    /// The schedule that made it.
+    pub schedule_id: Option<ScheduleId>,
+    /// Which of its ticks did.
+    pub scheduled_for: Option<Timestamp>,
     /// What only a single item carries.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub detail: Option<WorkDetail>,
+}
+
+/// What cancels a job.
+#[derive(Debug, Serialize)]
+pub struct CancelOnView {
+    /// The event's type, or a pattern.
+    #[serde(rename = "type")]
+    pub event_type: String,
 }
 
 /// A live lease.
@@ -103,8 +122,23 @@ pub struct WorkDetail {
     pub effects: Vec<serde_json::Value>,
     /// Its finished runs.
     pub runs: Vec<wakepost_domain::run::Run>,
+    /// The work that led to it, the nearest first.
+    pub chain: Vec<ChainLink>,
     /// What to do next.
     pub next_action: String,
+}
+
+/// Work that led to other work.
+#[derive(Debug, Serialize)]
+pub struct ChainLink {
+    /// Its id.
+    pub id: String,
+    /// The job's kind, or what kind of work it is.
+    pub kind: String,
+    /// Where it stands.
+    pub status: State,
+    /// How many agents led to it.
+    pub hops: u32,
 }
 
 /// The name of an item's kind: a job's own, or the kind of work.
@@ -119,27 +153,16 @@ pub fn name_of(row: &WorkRow, lane: Option<&Lane>) -> String {
     }
 }
 
-/// What an item waits for besides its time and its turn.
-fn waiting_on(row: &WorkRow, lane: Option<&Lane>) -> Option<&'static str> {
-    let early = || row.meta.flags.iter().any(|flag| flag == OUT_OF_ORDER);
-    let expands = || lane.is_some_and(|lane| lane.key.expands());
-    match row.state {
-        _ if row.behind => Some("order_key"),
-        State::Scheduled if early() => Some("sequence"),
-        state if !state.is_terminal() && state != State::Running && expands() => Some("expansion"),
-        _ => None,
-    }
-}
-
 /// The view of a row, with all events it is about.
 pub fn work_view(
     row: WorkRow,
     events: Vec<EventId>,
     lane: Option<&Lane>,
     tenant: &str,
+    waits: &Waits,
 ) -> WorkView {
     let running = row.state == State::Running;
-    let waiting_on = waiting_on(&row, lane);
+    let waiting_on = waits.on(&row, lane);
     WorkView {
         kind: name_of(&row, lane),
 
@@ -159,14 +182,15 @@ pub fn work_view(
         subject: row.subject,
         order_key: row.meta.order_key,
         waiting_on,
+        mode: row.meta.mode,
         flags: row.meta.flags,
         owner: row.meta.owner,
         superseded_by: row.meta.superseded_by,
         replayed_as: row.replayed_as.map(|id| id.text(row.kind)),
         parent_id: row.meta.parent_id,
-        hops: 0,
+        hops: row.meta.hops,
         scope: row.scope.to_string(),
-        trace_id: hex::encode(row.event.map_or(row.id.0, |event| event.0).to_bytes()),
+        trace_id: chains::trace_id(row.meta.trace.as_deref(), row.event, row.id),
         lease: running.then(|| LeaseView {
             worker: row.worker.clone(),
             expires_at: row.lease_expires_at,
@@ -175,6 +199,9 @@ pub fn work_view(
         cancel_requested: row.cancel_requested,
         last_worker: row.worker,
         last_error: row.last_error,
+        cancel_on: row.meta.cancel_on.map(|event_type| CancelOnView { event_type }),
+        schedule_id: row.meta.schedule_id,
+        scheduled_for: row.meta.scheduled_for,
         detail: None,
     }
 }

@@ -24,6 +24,7 @@ pub async fn listen(context: Arc<Context>, mut words: Receiver<String>) {
                 Some(("s", source)) => {
                     if let Ok(source) = source.parse() {
                         context.directory.forget_source(source);
+                        context.queue.rules_changed();
                     }
                 }
                 Some(("c", tenant)) => {
@@ -44,7 +45,10 @@ pub async fn listen(context: Arc<Context>, mut words: Receiver<String>) {
 async fn heard(context: &Arc<Context>, word: &str) {
     match word {
         "k" => context.directory.forget_keys(),
-        "t" => context.directory.forget_tenants(),
+        "t" => {
+            context.directory.forget_tenants();
+            context.queue.rules_changed();
+        }
         "resync" => timers::resync_tick(context.clone()).await,
         _ => {}
     }

@@ -1,5 +1,6 @@
 //! The loops behind the scenes, one a file. Each is safe to run on every node at once.
 
+pub mod approvals;
 pub mod fire;
 pub mod housekeeping;
 pub mod hub;
@@ -7,7 +8,9 @@ pub mod operations;
 pub mod push;
 pub mod renew;
 pub mod rescue;
+pub mod rests;
 pub mod retention;
+pub mod schedule;
 pub mod settle;
 pub mod timers;
 
@@ -24,12 +27,15 @@ pub fn start(context: &Arc<Context>, tracker: &TaskTracker) {
     every(context, tracker, timers::PERIOD, timers::tick);
     every(context, tracker, timers::RESYNC_PERIOD, timers::resync_tick);
     every(context, tracker, rescue::PERIOD, rescue::tick);
+    every(context, tracker, schedule::PERIOD, schedule::tick);
+    every(context, tracker, approvals::PERIOD, approvals::tick);
     every(context, tracker, renew::PERIOD, renew::tick);
     every(context, tracker, operations::PERIOD, operations::tick);
     every(context, tracker, retention::PERIOD, retention::tick);
     every(context, tracker, housekeeping::PERIOD, housekeeping::tick);
     every(context, tracker, fire::SWEEP_PERIOD, fire::sweep_tick);
     tracker.spawn(push::run(context.clone(), tracker.clone()));
+    tracker.spawn(rests::run(context.clone()));
     tracker.spawn(fire::run(context.clone(), tracker.clone()));
 }
 

@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
+use wakepost_domain::approval::{APPROVAL_EXPIRES_MAX, Mode};
+use wakepost_domain::budget::{Budget, COST_MAX};
 use wakepost_domain::executor::{BUDGET_S_MAX, Executor};
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN, RUN_TIMEOUT_MAX};
 use wakepost_domain::limits;
@@ -13,7 +15,7 @@ use wakepost_providers::{Provider, Template};
 
 use super::super::call::given;
 use super::super::error::ApiError;
-use super::super::work::{check_attempts, check_backoff, check_name};
+use super::super::work::{check_attempts, check_backoff, check_name, check_rate};
 use crate::config::Config;
 use crate::outbound::{AddressPolicy, Target};
 use crate::schema;
@@ -101,6 +103,14 @@ pub struct SourceBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Vec<schema::Name>>, max_items = 100)]
     filter: Option<Option<Vec<String>>>,
+    /// `draft`: a person must agree before its jobs act, those that run now included; `auto` by default.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<schema::Mode>)]
+    mode: Option<Option<Mode>>,
+    /// How long a person has to decide; then the job is cancelled. A day by default.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 2592000)]
+    approval_expires_s: Option<Option<u64>>,
     /// Which queue its jobs wait in.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<schema::Priority>)]
@@ -109,6 +119,11 @@ pub struct SourceBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<schema::Executor>)]
     executor: Option<Option<Executor>>,
+    /// Whom to ask, just before the agent runs, whether a job is still worth it: posted as an http executor is, and
+    /// answered `{"proceed": false, "reason": …}` it cancels the job.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, max_length = 2048)]
+    preflight_url: Option<Option<String>>,
     /// How often its jobs are tried.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<schema::Attempts>)]
@@ -129,10 +144,19 @@ pub struct SourceBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>, minimum = 1)]
     concurrency: Option<Option<u32>>,
-    /// How many requests it takes in a second, on each node; more get 429.
+    /// How many requests it takes in a second, on each node (more get 429), and how many of its jobs may start in
+    /// one, over all nodes (more wait).
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<f64>, exclusive_minimum = 0, maximum = 1000000)]
     rate_per_s: Option<Option<f64>>,
+    /// Where the outcome of its jobs goes, as a signed webhook.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, max_length = 2048)]
+    callback_url: Option<Option<String>>,
+    /// How much of its work may run on one day.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<schema::Budget>)]
+    budget: Option<Option<Budget>>,
     /// Who answers for it, by e-mail address.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>, max_length = 200)]
@@ -163,6 +187,14 @@ impl SourceBody {
             check_executor("executor", executor, config, all_tenants)?;
             source.config.executor_trusted = all_tenants;
         }
+        if let Some(Some(url)) = &self.callback_url {
+            check_url("callback_url", url, config, all_tenants)?;
+            source.config.callback_trusted = all_tenants;
+        }
+        if let Some(Some(url)) = &self.preflight_url {
+            check_url("preflight_url", url, config, all_tenants)?;
+            source.config.preflight_trusted = all_tenants;
+        }
         if let Some(settings) = self.settings {
             source.config.settings_trusted = all_tenants;
             let secret = |name: &str| {
@@ -192,14 +224,19 @@ impl SourceBody {
         set(&mut target.quiet_ms, self.quiet_ms);
         set(&mut target.quiet_cap_ms, self.quiet_cap_ms);
         set(&mut target.filter, self.filter.map(Option::unwrap_or_default));
+        set(&mut target.mode, self.mode.map(Option::unwrap_or_default));
+        set(&mut target.approval_expires_s, self.approval_expires_s);
         set(&mut target.priority, self.priority);
         set(&mut target.executor, self.executor);
+        set(&mut target.preflight_url, self.preflight_url);
         set(&mut target.max_attempts, self.max_attempts);
         set(&mut target.backoff_s, self.backoff_s);
         set(&mut target.run_timeout_s, self.run_timeout_s);
         set(&mut target.lease_s, self.lease_s);
         set(&mut target.concurrency, self.concurrency);
         set(&mut target.rate_per_s, self.rate_per_s);
+        set(&mut target.callback_url, self.callback_url);
+        set(&mut target.budget, self.budget);
         set(&mut target.owner, self.owner);
         set(&mut target.allow_from, self.allow_from.map(Option::unwrap_or_default));
         check_order(target)
@@ -216,6 +253,8 @@ impl SourceBody {
         range("max_body_bytes", bytes, 1, limits::BODY_BYTES_CEILING as u64)?;
         range("lease_s", self.lease_s.flatten(), LEASE_MIN.as_secs(), LEASE_MAX.as_secs())?;
         range("run_timeout_s", self.run_timeout_s.flatten(), 1, RUN_TIMEOUT_MAX.as_secs())?;
+        let expires = self.approval_expires_s.flatten();
+        range("approval_expires_s", expires, 1, APPROVAL_EXPIRES_MAX.as_secs())?;
         range("concurrency", self.concurrency.flatten().map(u64::from), 1, u64::from(u32::MAX))?;
         if let Some(template) = self.dedup_key.iter().flatten().next() {
             if template.len() > 1000 {
@@ -230,11 +269,8 @@ impl SourceBody {
         range("order_wait_s", self.order_wait_s.flatten(), 0, 24 * 3600)?;
         range("quiet_ms", self.quiet_ms.flatten(), 0, QUIET_MS_MAX)?;
         range("quiet_cap_ms", self.quiet_cap_ms.flatten(), 0, QUIET_MS_MAX)?;
-        if let Some(rate) = self.rate_per_s.flatten()
-            && !(rate > 0.0 && rate <= 1e6)
-        {
-            return Err(ApiError::field("rate_per_s", "must be above 0 and at most 1000000"));
-        }
+        check_rate("rate_per_s", self.rate_per_s.flatten())?;
+        check_budget(self.budget.flatten())?;
         if let Some(owner) = self.owner.iter().flatten().next() {
             check_name("owner", owner)?;
         }
@@ -309,6 +345,24 @@ pub fn check_secret(secret: Option<&str>) -> Result<(), ApiError> {
     }
 }
 
+/// A budget that bounds something, within reason.
+fn check_budget(budget: Option<Budget>) -> Result<(), ApiError> {
+    let Some(budget) = budget else {
+        return Ok(());
+    };
+    if budget.runs_per_day.is_none() && budget.cost_per_day.is_none() {
+        return Err(ApiError::field("budget", "must have runs_per_day or cost_per_day"));
+    }
+    if budget.runs_per_day == Some(0) {
+        return Err(ApiError::field("budget.runs_per_day", "must be at least 1"));
+    }
+    if budget.cost_per_day.is_some_and(|most| !(most > 0.0 && most <= COST_MAX)) {
+        let message = "must be above 0 and at most 1000000000000";
+        return Err(ApiError::field("budget.cost_per_day", message));
+    }
+    Ok(())
+}
+
 fn range(field: &str, value: Option<u64>, low: u64, high: u64) -> Result<(), ApiError> {
     match value {
         Some(value) if !(low..=high).contains(&value) => {
@@ -342,11 +396,18 @@ pub fn check_executor(
             check_executor(&format!("{field}.run"), run, config, all_tenants)
         }
         Executor::Http { url } => {
-            let policy =
-                if all_tenants { AddressPolicy::trusted() } else { config.addresses.clone() };
-            Target::parse(url, &policy)
-                .map(|_| ())
-                .map_err(|refusal| ApiError::field(format!("{field}.url"), refusal.to_string()))
+            check_url(&format!("{field}.url"), url, config, all_tenants).map(|_| ())
         }
     }
+}
+
+/// Whether requests may go to an address. Answers it, read.
+pub fn check_url(
+    field: &str,
+    url: &str,
+    config: &Config,
+    all_tenants: bool,
+) -> Result<Target, ApiError> {
+    let policy = if all_tenants { &AddressPolicy::trusted() } else { &config.addresses };
+    Target::parse(url, policy).map_err(|refusal| ApiError::field(field, refusal.to_string()))
 }

@@ -20,7 +20,9 @@ async fn every_call_is_answered_as_described() {
     calling_itself(&mut world).await;
     working(&mut world).await;
     doubting(&mut world).await;
+    approving(&mut world).await;
     giving_up(&mut world).await;
+    recurring(&mut world).await;
     looking_after(&mut world).await;
     let api = super::described();
     for operation in operations(&api) {
@@ -30,7 +32,11 @@ async fn every_call_is_answered_as_described() {
 }
 
 async fn settings(world: &mut World) {
-    let tenant = json!({"slug": "acme", "name": "Acme", "weight": 2, "concurrency": 5});
+    let tenant = json!({"slug": "acme", "name": "Acme", "weight": 2, "concurrency": 5,
+        "rate_per_s": 0.5});
+    for bad in [json!({"rate_per_s": 0}), json!({"rate_per_s": 1e7}), json!({"weight": 0})] {
+        world.call("PATCH", "/tenants/default", bad, 422).await;
+    }
     assert_eq!(world.post("/tenants", tenant.clone(), 201).await["id"], "acme");
     world.post("/tenants", tenant, 409).await;
     let changes =
@@ -58,7 +64,7 @@ async fn sources(world: &mut World) {
     assert_eq!(world.get("/providers?limit=2").await["data"].as_array().unwrap().len(), 2);
     let executor = json!({"kind": "http", "url": "https://agent.example/run"});
     let fields = json!({"provider": "github", "executor": executor, "filter": ["issues.*"],
-        "lease_s": 30, "allow_from": ["10.0.0.0/8"]});
+        "lease_s": 30, "allow_from": ["10.0.0.0/8"], "preflight_url": "https://agent.example/go"});
     let source = world.post("/sources", fields, 201).await;
     assert!(source["executor_secret"].is_string());
     let path = format!("/sources/{}", source["id"].as_str().unwrap());
@@ -100,7 +106,8 @@ async fn shaking_hands(world: &mut World) {
 
 async fn integrating(world: &mut World) {
     let fields = json!({"provider": "stripe", "secret": "whsec_x", "rate_per_s": 5.5,
-        "dedup_key": "{/id}", "owner": "ada@example.com"});
+        "dedup_key": "{/id}", "owner": "ada@example.com",
+        "budget": {"runs_per_day": 100, "cost_per_day": 2.5, "over": "refuse"}});
     let source = world.post("/sources", fields, 201).await;
     let path = format!("/sources/{}", source["id"].as_str().unwrap());
     assert_eq!(world.get(&format!("{path}/status")).await["configured"], true);
@@ -122,6 +129,12 @@ async fn integrating(world: &mut World) {
         json!({"dedup_key": "plain"}),
         json!({"rate_per_s": 0}),
         json!({"rate_per_s": -1}),
+        json!({"budget": {}}),
+        json!({"budget": {"runs_per_day": 0}}),
+        json!({"budget": {"cost_per_day": -1}}),
+        json!({"budget": {"cost_per_day": 1e13}}),
+        json!({"budget": {"runs_per_day": 1, "over": "stop"}}),
+        json!({"budget": {"runs_per_week": 1}}),
         json!({"owner": ""}),
     ] {
         world.call("PATCH", &path, bad, 422).await;
@@ -210,6 +223,9 @@ async fn calling_itself(world: &mut World) {
 async fn working(world: &mut World) {
     let (job, token) = world.leased("work").await;
     let path = format!("/jobs/{job}");
+    let bad = json!({"lease_token": token, "cost": -0.1});
+    world.post(&format!("/jobs/{job}/heartbeat"), bad, 422).await;
+    world.get("/stats").await;
     let beat = json!({"lease_token": token, "extend_s": 90, "cost": 0.1});
     world.post(&format!("{path}/heartbeat"), beat, 200).await;
     let (own, other) =
@@ -221,6 +237,7 @@ async fn working(world: &mut World) {
     let progress =
         json!({"lease_token": token, "message": "half", "percent": 50, "data": {"n": 1}});
     world.post(&format!("{path}/progress"), progress, 200).await;
+    world.get(&format!("{path}/events?for_s=0")).await;
     let reply = json!({"lease_token": token, "text": "Working on it…"});
     world.post(&format!("{path}/reply"), reply, 409).await;
 
@@ -275,6 +292,32 @@ async fn doubting(world: &mut World) {
     assert_eq!(cancelled["status"], "cancelled");
 }
 
+async fn approving(world: &mut World) {
+    for decision in ["approve", "reject"] {
+        let fields = json!({"kind": decision, "input": 1, "mode": "draft"});
+        assert_eq!(world.post("/jobs", fields, 201).await["mode"], "draft");
+        let (job, token) = world.lease(decision).await;
+        let path = format!("/jobs/{job}");
+        let wish = json!({"lease_token": token, "key": "mail", "description": "a mail to Ada"});
+        let begun = world.post(&format!("{path}/effects"), wish, 200).await;
+        assert_eq!(begun["decision"], "needs_approval");
+        let shown = world.get(&path).await;
+        assert_eq!(shown["effects"][0]["proposal_hash"], begun["proposal_hash"]);
+        let decide = format!("{path}/{decision}");
+        world.post(&decide, json!({"effects": []}), 422).await;
+        let other = json!({"effects": [{"key": "mail", "proposal_hash": "0".repeat(64)}]});
+        world.post(&decide, other, 409).await;
+        let seen = json!({"key": "mail", "proposal_hash": begun["proposal_hash"]});
+        let word = json!({"effects": [seen], "note": "Ada: as it is"});
+        world.post(&decide, word.clone(), 200).await;
+        world.post(&decide, word, 409).await;
+        world.get(&path).await;
+    }
+    world.get("/jobs?status=awaiting_approval").await;
+    let (job, _) = world.lease("approve").await;
+    world.post(&format!("/jobs/{job}/cancel"), json!({}), 200).await;
+}
+
 async fn giving_up(world: &mut World) {
     let (job, token) = world.leased("hopeless").await;
     let failure = json!({"lease_token": token, "error": "no such city", "retryable": false});
@@ -282,7 +325,18 @@ async fn giving_up(world: &mut World) {
     assert_eq!(failed["status"], "dead_letter");
     let query = "/dead-letters?kind=job&since=2020-01-01T00:00:00Z&limit=1";
     assert_eq!(world.get(query).await["data"][0]["id"], job);
+    assert_eq!(world.get("/dead-letters?q=no+such").await["data"][0]["id"], job);
+    assert_eq!(world.get("/dead-letters?until=2020-01-01T00:00:00Z").await["data"], json!([]));
     world.get(&format!("/dead-letters/{job}")).await;
+    world.get("/dead-letters/export?kind=job").await;
+    let all = json!({"filter": {"kind": "job"}, "note": "Ada: how many?", "dry_run": true});
+    assert_eq!(world.post("/dead-letters/replay", all, 200).await["matched"], 1);
+    let none = json!({"filter": {"kind": "delivery"}, "note": "Ada: to be sure", "scope": "same"});
+    let begun = world.post("/dead-letters/replay", none, 202).await;
+    world.get(&format!("/operations/{}", begun["operation_id"].as_str().unwrap())).await;
+    let none = json!({"filter": {"kind": "delivery"}, "note": "Ada: to be sure"});
+    let begun = world.post("/dead-letters/purge", none, 202).await;
+    world.get(&format!("/operations/{}", begun["operation_id"].as_str().unwrap())).await;
     let note = json!({"note": "Ada: the city is there now", "scope": "fresh"});
     let again = world.post(&format!("/dead-letters/{job}/replay"), note.clone(), 202).await;
     world.post(&format!("/jobs/{job}/replay"), note.clone(), 409).await;
@@ -291,11 +345,41 @@ async fn giving_up(world: &mut World) {
     world.post(&format!("{path}/replay"), note, 202).await;
     world.get(&path).await;
 
+    let told = json!({"input": 1, "callback_url": "https://agent.example/done"});
+    let told = world.post("/jobs", told, 201).await;
+    assert!(told["callback_secret"].as_str().unwrap().starts_with("whsec_"));
     let many = json!([{"input": 1, "dedup_key": "a"}, {"input": null, "delay_s": 60}]);
     let many = world.post("/jobs", many, 201).await;
     assert_eq!(many["data"][1]["status"], "scheduled");
     let first = world.post("/jobs", json!({"input": 1, "dedup_key": "a"}), 200).await;
     assert_eq!((&first["id"], &first["duplicate"]), (&many["data"][0]["id"], &json!(true)));
+}
+
+async fn recurring(world: &mut World) {
+    let executor = json!({"kind": "http", "url": "https://agent.example/run"});
+    let fields = json!({"name": "nightly", "cron": "30 2 * * MON-FRI", "time_zone": "Europe/Berlin",
+        "kind": "tidy", "input": {"deep": true}, "priority": "batch", "executor": executor,
+        "order_key": "tidy", "subject": "own:tidy:1", "owner": "ada", "max_attempts": 2});
+    let made = world.post("/schedules", fields, 201).await;
+    assert!(made["executor_secret"].is_string());
+    let path = format!("/schedules/{}", made["id"].as_str().unwrap());
+    let off = json!({"enabled": false, "executor": null, "max_attempts": null, "owner": null});
+    let changed = world.call("PATCH", &path, off, 200).await;
+    assert_eq!((&changed["next_at"], &changed["executor"]), (&Value::Null, &Value::Null));
+    assert_eq!(world.get(&path).await, changed);
+    assert_eq!(world.get("/schedules?limit=1").await["data"][0]["id"], made["id"]);
+    world.post("/schedules", json!({"name": "n", "cron": "0 0 30 2 *", "input": 1}), 422).await;
+    world.call("DELETE", &path, Value::Null, 204).await;
+    world.call("DELETE", &path, Value::Null, 404).await;
+
+    let subject = "own:thing:7";
+    let job = json!({"kind": "remind", "input": 1, "subject": subject, "delay_s": 3600,
+        "cancel_on": {"type": "thing.*"}});
+    let job = world.post("/jobs", job, 201).await;
+    assert_eq!(job["cancel_on"]["type"], "thing.*");
+    let body = json!({"subject": subject, "note": "Ada: it is done"});
+    let done = world.post("/jobs/cancel", body, 200).await;
+    assert_eq!(done, json!({"subject": subject, "cancelled": 1, "requested": 0}));
 }
 
 async fn looking_after(world: &mut World) {

@@ -1,0 +1,76 @@
+//! Dead letters by filter: which ones, and what was asked to be done to them.
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use wakepost_domain::work::WorkKind;
+use wakepost_domain::{SourceId, Timestamp};
+use wakepost_store::moves::DeadFilter;
+
+use crate::schema;
+
+/// Which dead letters.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+#[schema(as = DeadLetterFilter)]
+pub struct DeadQuery {
+    /// Of this kind of work.
+    #[param(value_type = Option<schema::WorkKind>)]
+    #[schema(value_type = Option<schema::WorkKind>)]
+    pub kind: Option<WorkKind>,
+    /// Of this source.
+    #[param(value_type = Option<schema::SourceId>)]
+    #[schema(value_type = Option<schema::SourceId>)]
+    pub source: Option<SourceId>,
+    /// Not given up before.
+    #[param(value_type = Option<schema::Timestamp>)]
+    #[schema(value_type = Option<schema::Timestamp>)]
+    pub since: Option<Timestamp>,
+    /// Given up before.
+    #[param(value_type = Option<schema::Timestamp>)]
+    #[schema(value_type = Option<schema::Timestamp>)]
+    pub until: Option<Timestamp>,
+    /// Whose id, event, kind or subject begins with this, or whose last error has it.
+    pub q: Option<String>,
+}
+
+impl DeadQuery {
+    /// Those that nobody dealt with yet, as the store is asked.
+    pub fn open(&self) -> DeadFilter {
+        DeadFilter {
+            kind: self.kind,
+            source: self.source,
+            since: self.since,
+            until: self.until,
+            text: self.q.clone().filter(|text| !text.is_empty()),
+            dealt_with: false,
+        }
+    }
+
+    /// Those that had been given up at a moment, whatever was done to them since.
+    pub fn given_up_by(&self, moment: Timestamp) -> DeadFilter {
+        let end = Timestamp::from_millis(moment.as_millis() + 1);
+        let until = self.until.map_or(end, |until| until.min(end));
+        DeadFilter { until: Some(until), dealt_with: true, ..self.open() }
+    }
+}
+
+/// What was asked for, for many dead letters.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DeadLetterReplay {
+    /// Which.
+    pub filter: DeadQuery,
+    /// Who, and why.
+    pub note: String,
+    /// Whether committed effects may happen again.
+    pub fresh_scope: bool,
+    /// Which key asked.
+    pub actor: String,
+}
+
+/// What is to be purged. Who asked, and why, is in the audit trail.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DeadLetterPurge {
+    /// Which.
+    pub filter: DeadQuery,
+}
