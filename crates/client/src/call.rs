@@ -8,17 +8,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
-use http::{HeaderName, HeaderValue, Method, Request};
-use http_body_util::Full;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::transport::Answer;
+use crate::transport::{Answer, Pieces};
 use crate::{Client, Error, Problem};
 
 const AGENT: &str = concat!("wakepost-client/", env!("CARGO_PKG_VERSION"));
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const CHAIN: HeaderName = HeaderName::from_static("wakepost-chain");
+/// As much of a refusal as is read where the answer is a stream.
+const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 /// A call whose answer is a `T`. Await it, or take the answer as the server wrote it with [`Call::text`].
 #[must_use = "a call is sent when it is awaited"]
@@ -37,6 +41,18 @@ impl<T> Call<T> {
             let key = HeaderValue::from_str(key)
                 .map_err(|_| Error::Request("the idempotency key is not plain text".to_owned()))?;
             request.headers_mut().insert(IDEMPOTENCY_KEY, key);
+            Ok(request)
+        });
+        self
+    }
+
+    /// Says which job's agent makes this call: the `chain` it was given. What comes of it knows what led to it, and
+    /// agents that call each other without end are stopped.
+    pub fn chain(mut self, chain: &str) -> Call<T> {
+        self.request = self.request.and_then(|mut request| {
+            let chain = HeaderValue::from_str(chain)
+                .map_err(|_| Error::Request("the chain is not plain text".to_owned()))?;
+            request.headers_mut().insert(CHAIN, chain);
             Ok(request)
         });
         self
@@ -62,6 +78,33 @@ impl<T> Call<T> {
                 "status {status}; is the URL right, https or http included?"
             ))),
         }
+    }
+
+    /// Sends it, and returns the answer piece by piece: it may be larger than memory.
+    pub(crate) async fn pieces(self) -> Result<Pieces, Error> {
+        let client = &self.client;
+        let (request, max) = (self.request?, client.body_bytes_max);
+        let begun = client.transport.begin(request, client.url(), self.timeout, max).await?;
+        begun.map_err(|refusal| Error::Api(Box::new(problem(&refusal))))
+    }
+
+    /// Sends it with further headers, and returns the answer's body as it comes.
+    pub(crate) async fn open(
+        self,
+        further: impl FnOnce(&mut HeaderMap),
+    ) -> Result<Incoming, Error> {
+        let client = &self.client;
+        let mut request = self.request?;
+        further(request.headers_mut());
+        let response = client.transport.open(request, client.url(), self.timeout).await?;
+        let (parts, body) = response.into_parts();
+        if parts.status.is_success() {
+            return Ok(body);
+        }
+        let body = Limited::new(body, REFUSAL_BYTES_MAX).collect().await;
+        let body = body.map(|whole| whole.to_bytes()).unwrap_or_default();
+        let answer = Answer { status: parts.status, headers: parts.headers, body };
+        Err(Error::Api(Box::new(problem(&answer))))
     }
 
     /// Sends it, and returns the answer as the server wrote it.

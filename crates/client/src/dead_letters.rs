@@ -4,7 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{get, post};
 use crate::lenient::null_as_default;
-use crate::{Call, Client, Page, Replay, Replayed};
+use crate::{
+    Call, Client, Envelope, Error, Job, Nothing, OperationBegun, Page, Pieces, Replay, Replayed,
+    Scope,
+};
 
 /// One dead letter.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -12,7 +15,7 @@ use crate::{Call, Client, Page, Replay, Replayed};
 pub struct DeadLetter {
     /// The work item's id.
     pub id: String,
-    /// `job`, `delivery`, `reply` or `callback`.
+    /// A job's kind; else `delivery`, `reply` or `callback`.
     #[serde(deserialize_with = "null_as_default")]
     pub kind: String,
     /// The event it came from.
@@ -31,21 +34,84 @@ pub struct DeadLetter {
     pub replayed_as: Option<String>,
 }
 
+/// One dead letter with everything about it.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(default)]
+pub struct DeadLetterWhole {
+    /// The item itself: its runs, effects and documents.
+    #[serde(flatten)]
+    pub job: Job,
+    /// What to do next.
+    pub next_action: Option<String>,
+    /// The event that it is about.
+    pub envelope: Option<Envelope>,
+}
+
+/// Which dead letters.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct DeadLetterFilter {
+    /// `job`, `delivery`, `reply` or `callback`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Of this source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Given up at or after this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Given up before this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// Whose id, event, kind or subject begins so, or whose last error has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub q: Option<String>,
+}
+
 /// Which dead letters to list.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct DeadLetterQuery {
-    /// `job`, `delivery`, `reply` or `callback`.
-    pub kind: Option<String>,
-    /// Of this source.
-    pub source: Option<String>,
-    /// Given up at or after this time.
-    pub since: Option<String>,
-    /// Whose id, type, subject or dedup key begins so.
-    pub q: Option<String>,
+    /// Which.
+    #[serde(flatten)]
+    pub filter: DeadLetterFilter,
     /// How many.
     pub limit: Option<u32>,
     /// From where.
     pub cursor: Option<String>,
+}
+
+/// Which dead letters are tried again, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct DeadLetterReplay {
+    /// Which.
+    pub filter: DeadLetterFilter,
+    /// Who, and why.
+    pub note: String,
+    /// Whether effects that were committed are done again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<Scope>,
+}
+
+/// Which dead letters are purged, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct DeadLetterPurge {
+    /// Which.
+    pub filter: DeadLetterFilter,
+    /// Who, and why.
+    pub note: String,
+}
+
+/// How many fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Matched {
+    /// So many.
+    pub matched: u64,
+}
+
+#[derive(Serialize)]
+struct DryRun<'a> {
+    #[serde(flatten)]
+    replay: &'a DeadLetterReplay,
+    dry_run: bool,
 }
 
 impl Client {
@@ -54,8 +120,34 @@ impl Client {
         self.call(get(&["dead-letters"]).query(query))
     }
 
+    /// `GET /dead-letters/{id}`
+    pub fn get_dead_letter(&self, id: &str) -> Call<DeadLetterWhole> {
+        self.call(get(&["dead-letters", id]))
+    }
+
     /// `POST /dead-letters/{id}/replay`
     pub fn replay_dead_letter(&self, id: &str, replay: &Replay) -> Call<Replayed> {
         self.call(post(&["dead-letters", id, "replay"], replay))
+    }
+
+    /// `POST /dead-letters/replay`: many at once, each once.
+    pub fn replay_dead_letters(&self, replay: &DeadLetterReplay) -> Call<OperationBegun> {
+        self.call(post(&["dead-letters", "replay"], replay))
+    }
+
+    /// `POST /dead-letters/replay` as a dry run: how many there would be.
+    pub fn count_dead_letters(&self, replay: &DeadLetterReplay) -> Call<Matched> {
+        self.call(post(&["dead-letters", "replay"], &DryRun { replay, dry_run: true }))
+    }
+
+    /// `POST /dead-letters/purge`
+    pub fn purge_dead_letters(&self, purge: &DeadLetterPurge) -> Call<OperationBegun> {
+        self.call(post(&["dead-letters", "purge"], purge))
+    }
+
+    /// `GET /dead-letters/export`: one JSON object a line, piece by piece as it comes.
+    pub async fn export_dead_letters(&self, filter: &DeadLetterFilter) -> Result<Pieces, Error> {
+        let path = ["dead-letters", "export"];
+        self.call::<Nothing>(get(&path).query(filter)).pieces().await
     }
 }

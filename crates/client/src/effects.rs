@@ -13,13 +13,24 @@ use crate::{Call, Client, Moved};
 pub struct Effect {
     /// Its key, chosen by the agent.
     pub key: String,
-    /// `begun`, `committed` or `aborted`.
+    /// `begun`, `in_doubt`, `committed` or `aborted`; where a person must agree, also `proposed`, `approved`,
+    /// `rejected` or `withdrawn`.
     #[serde(alias = "status", deserialize_with = "null_as_default")]
     pub state: String,
     /// What it does, for people.
     pub description: Option<String>,
     /// What it returned.
     pub result: Value,
+    /// Why it did not happen.
+    pub error: Option<String>,
+    /// What exactly was proposed.
+    pub proposal_hash: Option<String>,
+    /// Until when it can be decided on; then, until when an approval is good.
+    pub expires_at: Option<String>,
+    /// Who decided.
+    pub decided_by: Option<String>,
+    /// When.
+    pub decided_at: Option<String>,
 }
 
 /// An effect to begin.
@@ -87,6 +98,28 @@ pub enum Decision {
     NeedsApproval,
 }
 
+/// An operator's word on an effect in doubt.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Resolution {
+    /// Whether it happened.
+    pub outcome: EffectOutcome,
+    /// What it returned.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub result: Value,
+    /// Who says so, and why. It stays in the audit trail.
+    pub note: String,
+}
+
+/// Whether an effect in doubt happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectOutcome {
+    /// It did.
+    Committed,
+    /// It did not.
+    NotDone,
+}
+
 #[derive(Serialize)]
 struct Begin<'a> {
     lease_token: &'a str,
@@ -129,5 +162,10 @@ impl Client {
     pub fn abort_effect(&self, job_id: &str, token: &str, key: &str, error: &str) -> Call<Moved> {
         let body = Abort { lease_token: token, error };
         self.call(post(&["jobs", job_id, "effects", key, "abort"], &body))
+    }
+
+    /// `POST /jobs/{id}/effects/{key}/resolve`: a job held for it alone goes on.
+    pub fn resolve_effect(&self, job_id: &str, key: &str, word: &Resolution) -> Call<Moved> {
+        self.call(post(&["jobs", job_id, "effects", key, "resolve"], word))
     }
 }

@@ -127,6 +127,8 @@ pub struct Work {
     pub last_error: Option<String>,
     /// The item that took its place.
     pub replayed_as: Option<String>,
+    /// The work that led to it.
+    pub parent_id: Option<String>,
 }
 
 /// One request that was received.

@@ -1,11 +1,16 @@
 //! Jobs, as those see them who create, watch and steer them.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::{get, post};
 use crate::lenient::null_as_default;
 use crate::{Call, Client, Effect, Executor, Moved, Page};
+
+/// How much longer than others a call may take that is about any number of jobs.
+const ALL_JOBS: Duration = Duration::from_secs(300);
 
 /// One job.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -49,6 +54,8 @@ pub struct Job {
     pub subject: Option<String>,
     /// What it must be in order with.
     pub order_key: Option<String>,
+    /// Whether a person must agree before it acts, by its maker's word.
+    pub mode: Option<String>,
     /// `late`, `out_of_order` and so on.
     #[serde(deserialize_with = "null_as_default")]
     pub flags: Vec<String>,
@@ -80,10 +87,35 @@ pub struct Job {
     /// Its tries.
     #[serde(deserialize_with = "null_as_default")]
     pub runs: Vec<JobRun>,
+    /// The work that led to it, the nearest first.
+    #[serde(deserialize_with = "null_as_default")]
+    pub chain: Vec<ChainLink>,
     /// Its trace.
     pub trace_id: Option<String>,
     /// The item that took its place.
     pub replayed_as: Option<String>,
+    /// The event that would cancel it.
+    pub cancel_on: Option<CancelOn>,
+    /// The schedule that made it.
+    pub schedule_id: Option<String>,
+    /// Which of its ticks did.
+    pub scheduled_for: Option<String>,
+}
+
+/// Work that led to other work.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ChainLink {
+    /// Its id.
+    pub id: String,
+    /// Its kind.
+    #[serde(deserialize_with = "null_as_default")]
+    pub kind: String,
+    /// Where it stands.
+    #[serde(deserialize_with = "null_as_default")]
+    pub status: String,
+    /// How many agents led to it.
+    pub hops: Option<u32>,
 }
 
 /// Who has a job.
@@ -116,6 +148,8 @@ pub struct JobRun {
     pub outcome: Option<String>,
     /// What went wrong.
     pub error: Option<String>,
+    /// What it cost in all, if it said so.
+    pub cost: Value,
 }
 
 /// A job to create: only `input` is needed.
@@ -159,12 +193,15 @@ pub struct NewJob {
     /// How often it is tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
+    /// `draft`: a person must agree before it acts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
 }
 
 /// An event of this type with the job's subject cancels it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CancelOn {
-    /// The event type.
+    /// The event type, or a pattern such as `issues.*`.
     #[serde(rename = "type")]
     pub event_type: String,
 }
@@ -216,6 +253,25 @@ pub struct Replayed {
     pub job_id: Option<String>,
 }
 
+/// What cancelling all jobs about a subject came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CancelledSubject {
+    /// What they are about.
+    pub subject: String,
+    /// How many were cancelled.
+    pub cancelled: u64,
+    /// How many run, and were asked to stop.
+    pub requested: u64,
+}
+
+#[derive(Serialize)]
+struct OfSubject<'a> {
+    subject: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
+}
+
 #[derive(Serialize)]
 struct Note<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -241,6 +297,11 @@ impl Client {
     /// `POST /jobs/{id}/cancel`: a running job learns of it on its next heartbeat.
     pub fn cancel_job(&self, id: &str, note: Option<&str>) -> Call<Moved> {
         self.call(post(&["jobs", id, "cancel"], &Note { note }))
+    }
+
+    /// `POST /jobs/cancel`: all live jobs about a subject.
+    pub fn cancel_subject(&self, subject: &str, note: Option<&str>) -> Call<CancelledSubject> {
+        self.call(post(&["jobs", "cancel"], &OfSubject { subject, note })).and_wait(ALL_JOBS)
     }
 
     /// `POST /jobs/{id}/release`: lets a held job run.

@@ -65,12 +65,16 @@ pub struct LeasedJob {
     pub events: Vec<Envelope>,
     /// The input, for a job made through the API.
     pub input: Value,
+    /// The tick that made it, for a job of a schedule.
+    pub scheduled_for: Option<String>,
     /// What an earlier run saved.
     pub checkpoint: Value,
     /// The scope of its effects.
     pub scope: Option<String>,
     /// Its place in the trace.
     pub traceparent: Option<String>,
+    /// What to pass on with whatever leads to further work: see [`Call::chain`].
+    pub chain: Option<String>,
 }
 
 impl std::fmt::Debug for LeasedJob {

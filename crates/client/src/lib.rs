@@ -13,6 +13,7 @@
 //! # Ok(()) }
 //! ```
 
+mod approvals;
 mod backoff;
 mod call;
 mod client;
@@ -27,32 +28,46 @@ mod keys;
 mod lease;
 mod lenient;
 mod page;
+mod schedules;
 mod sources;
+mod stats;
 mod tenants;
 mod transport;
 mod verify;
+mod watching;
 pub mod worker;
 
+pub use approvals::Proposal;
 pub use call::Call;
 pub use client::Client;
-pub use dead_letters::{DeadLetter, DeadLetterQuery};
-pub use effects::{Begun, Decision, Effect, NewEffect, OnDoubt};
+pub use dead_letters::{
+    DeadLetter, DeadLetterFilter, DeadLetterPurge, DeadLetterQuery, DeadLetterReplay,
+    DeadLetterWhole, Matched,
+};
+pub use effects::{Begun, Decision, Effect, EffectOutcome, NewEffect, OnDoubt, Resolution};
 pub use error::{Error, FieldError, Problem};
 pub use fixtures::{Fixture, FixtureQuery, FixtureSending};
 pub use inbox::{
     Actor, Envelope, Event, Evidence, InboxQuery, Message, Operation, OperationBegun, Receipt,
     ReplayMany, Subject, Work,
 };
-pub use jobs::{CancelOn, Job, JobLease, JobQuery, JobRun, NewJob, Replay, Replayed, Scope};
+pub use jobs::{
+    CancelOn, CancelledSubject, ChainLink, Job, JobLease, JobQuery, JobRun, NewJob, Replay,
+    Replayed, Scope,
+};
 pub use keys::{Key, KeyQuery, NewKey};
 pub use lease::{
     Completion, Failure, Finish, FinishOutcome, Finished, FinishedJob, Heartbeat, LeaseQuery,
     LeasedJob, LeasedJobs, Progress, Reply,
 };
 pub use page::{Moved, Nothing, Page};
+pub use schedules::{Schedule, ScheduleFields, ScheduleQuery};
 pub use sources::{
-    Executor, NewSource, Rotation, SECRET_SETTING, Source, SourceFields, SourceQuery, SourceSetup,
-    SourceStatus, Trial, Tried,
+    Budget, Executor, NewSource, Rotation, SECRET_SETTING, Source, SourceFields, SourceQuery,
+    SourceSetup, SourceStatus, Trial, Tried,
 };
+pub use stats::{BudgetUse, LaneStats, Limits, SourceStats, Standing, Stats, WorkerStats};
 pub use tenants::{NewTenant, Tenant, TenantQuery};
+pub use transport::Pieces;
 pub use verify::{Verifier, VerifyError};
+pub use watching::{JobEvent, JobEvents};

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::call::{delete, get, patch, post};
 use crate::lenient::{names, null_as_default};
 use crate::{Call, Client, Error, Moved, Nothing, Page, Receipt};
-pub use fields::{Executor, NewSource, Rotation, SourceFields};
+pub use fields::{Budget, Executor, NewSource, Rotation, SourceFields};
 pub use standing::{SourceSetup, SourceStatus, Trial, Tried};
 
 /// What the server shows in place of a secret setting's value.
@@ -77,10 +77,14 @@ pub struct Source {
     pub filter: Vec<String>,
     /// How its jobs run, as the server says it: newer servers know more kinds.
     pub executor: Option<Value>,
+    /// Whom to ask just before an agent runs.
+    pub preflight_url: Option<String>,
     /// Which queue its jobs wait in.
     pub priority: Option<String>,
     /// `auto`, `draft` and so on.
     pub mode: Option<String>,
+    /// How long a person has to decide on what its jobs would do.
+    pub approval_expires_s: Option<u64>,
     /// Who is in charge of it.
     pub owner: Option<String>,
     /// How often its jobs are tried.
@@ -93,8 +97,10 @@ pub struct Source {
     pub lease_s: Option<u64>,
     /// How long a run may take.
     pub run_timeout_s: Option<u64>,
-    /// How many requests it takes in a second, on each node.
+    /// How many requests it takes in a second, on each node, and how many of its jobs may start in one.
     pub rate_per_s: Option<f64>,
+    /// How much of its work may run on one day.
+    pub budget: Option<Budget>,
     /// The networks it accepts from; empty: any.
     #[serde(deserialize_with = "null_as_default")]
     pub allow_from: Vec<String>,
@@ -108,6 +114,11 @@ pub struct Source {
     /// What the server signs executor calls with: shown once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executor_secret: Option<String>,
+    /// Where the outcome of its jobs goes.
+    pub callback_url: Option<String>,
+    /// What the server signs callbacks with: shown once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callback_secret: Option<String>,
 }
 
 impl std::fmt::Debug for Source {

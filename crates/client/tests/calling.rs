@@ -175,3 +175,31 @@ async fn health_is_outside_the_api_and_needs_no_key() {
     let seen = &server.seen()[0];
     assert_eq!((seen.line.as_str(), seen.authorization.as_str()), ("GET /healthz", ""));
 }
+
+#[tokio::test]
+async fn a_stream_is_read_event_by_event_whatever_stands_between() {
+    let server = StandIn::start(|_| {
+        bytes_answer(
+            200,
+            b": hello\n\nevent: state\nid: 1-0-0-0-0\ndata: {\"status\":\"pending\"}\n\n:\r\n\r\n\
+              event:progress\r\nid:1-1-0-0-0\r\ndata:{\"message\":\r\ndata:\"half\"}\r\n\r\n\
+              event: state\nid: 9-1-0-0-0\ndata: {\"status\":\"succeeded\"}\n\nevent: cut\ndata: {",
+        )
+    });
+    let events = client(&server).watch_job("job_1", Some("0-0-0-0-0"), Some(0)).await;
+    let mut events = events.expect("a stream");
+    let mut read = Vec::new();
+    while let Some(event) = events.next().await.expect("an event") {
+        read.push(event);
+    }
+    let ids: Vec<&str> = read.iter().map(|event| event.id.as_str()).collect();
+    assert_eq!(ids, ["1-0-0-0-0", "1-1-0-0-0", "9-1-0-0-0"]);
+    assert_eq!((read[1].event.as_str(), &read[1].data["message"]), ("progress", &json!("half")));
+    assert!(!read[0].is_last() && read[2].is_last());
+    assert_eq!(server.lines(), ["GET /api/v1/jobs/job_1/events?for_s=0"]);
+    assert_eq!(server.seen()[0].headers["last-event-id"], "0-0-0-0-0");
+
+    let refusing = StandIn::start(|_| json_answer(404, json!({"code": "not_found"})));
+    let refused = client(&refusing).watch_job("job_1", None, None).await.expect_err("a refusal");
+    assert!(refused.is_code("not_found"));
+}

@@ -199,7 +199,7 @@ async fn what_may_have_happened_is_not_done_again_in_the_same_run() {
 async fn an_act_whose_result_is_refused_is_committed_without_it() {
     let server = one_effect(&[422, 200]);
     work_until(&server, "/complete", settings(), |job: JobContext| async move {
-        job.effect("e", |_| async { Ok::<_, ActError>("large") }).await?;
+        job.effect("e", |_| async { Ok::<_, ActError>("large".to_owned()) }).await?;
         Ok(Completion::default())
     })
     .await;

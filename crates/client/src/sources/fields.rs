@@ -31,6 +31,21 @@ pub enum Executor {
     },
 }
 
+/// How much of a source's work may run on one day, in UTC.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Budget {
+    /// The most runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs_per_day: Option<u32>,
+    /// The most that they may cost, in the units that workers report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_per_day: Option<f64>,
+    /// What becomes of work beyond it: `wait` for the next day, or `refuse`, which holds it. `None`: it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over: Option<String>,
+}
+
 /// The fields of a source that can be set. What is `None` or empty is not sent: a new source gets the default, a
 /// changed one keeps what it has.
 #[derive(Clone, PartialEq, Default, Serialize)]
@@ -92,12 +107,21 @@ pub struct SourceFields {
     /// Which event types make a job.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<String>,
+    /// `draft`: a person must agree before its jobs act; else `auto`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// How long a person has to decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_expires_s: Option<u64>,
     /// Which queue its jobs wait in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<String>,
     /// How its jobs run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executor: Option<Executor>,
+    /// Whom to ask, just before an agent runs, whether a job is still worth it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preflight_url: Option<String>,
     /// How often its jobs are tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
@@ -113,9 +137,15 @@ pub struct SourceFields {
     /// How many of its jobs may run at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
-    /// How many requests it takes in a second, on each node.
+    /// How many requests it takes in a second, on each node, and how many of its jobs may start in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
+    /// Where the outcome of its jobs goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callback_url: Option<String>,
+    /// How much of its work may run on one day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
     /// The networks it accepts from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_from: Vec<String>,
