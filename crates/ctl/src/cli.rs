@@ -2,7 +2,9 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{dlq, fixtures, inbox, jobs, keys, sources, tenants, trigger, verify};
+use crate::commands::{
+    dlq, fixtures, inbox, jobs, keys, schedules, sources, stats, tenants, trigger, verify,
+};
 use crate::session::Session;
 
 /// Where `wakepost serve` listens unless told otherwise.
@@ -52,6 +54,9 @@ enum Command {
     /// Agent work
     #[command(subcommand)]
     Jobs(jobs::Jobs),
+    /// Jobs that are made again and again
+    #[command(subcommand)]
+    Schedules(schedules::Schedules),
     /// Dead letters: work that was given up
     #[command(subcommand)]
     Dlq(dlq::Dlq),
@@ -62,6 +67,8 @@ enum Command {
     Trigger(trigger::Trigger),
     /// Say why a saved request is accepted or refused, without a server
     Verify(verify::Verify),
+    /// How the queue stands: counts, limits, workers
+    Stats(stats::Stats),
     /// API keys
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -87,8 +94,10 @@ pub async fn run() -> anyhow::Result<()> {
         Command::Inbox(command) => command.run(&session).await,
         Command::Fixtures(command) => command.run(&session).await,
         Command::Jobs(command) => command.run(&session).await,
+        Command::Schedules(command) => command.run(&session).await,
         Command::Dlq(command) => command.run(&session).await,
         Command::Sources(command) => command.run(&session).await,
+        Command::Stats(command) => command.run(&session).await,
         Command::Keys(command) => command.run(&session).await,
         Command::Tenants(command) => command.run(&session).await,
     }

@@ -66,6 +66,7 @@ fn next_after(problem: &Problem) -> Option<String> {
         (409, "invalid_state") => {
             "look at where it stands: `webhookctl jobs inspect ID` or `webhookctl sources status ID`"
         }
+        (409, "proposal_changed") => "run the command again: it shows what is proposed now",
         (422, _) => "correct what is named above; --help shows what the command takes",
         (429 | 503, _) => {
             let wait = problem.retry_after_s?;

@@ -49,6 +49,11 @@ impl Session {
         })
     }
 
+    /// Whether answers are wanted as JSON.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// Makes a call. With `--json` the answer is printed as the server wrote it, and `None` returned.
     pub async fn answer<T: DeserializeOwned>(&self, call: Call<T>) -> anyhow::Result<Option<T>> {
         let text = call.text().await?;

@@ -5,7 +5,7 @@ mod program;
 mod stand_in;
 
 use program::webhookctl;
-use serde_json::json;
+use serde_json::{Value, json};
 use stand_in::{StandIn, bytes_answer, json_answer};
 
 #[test]
@@ -155,6 +155,82 @@ fn jobs_are_listed_inspected_and_cancelled() {
 }
 
 #[test]
+fn all_jobs_of_a_subject_are_cancelled_at_once() {
+    let subject = "zendesk:ticket:9";
+    let server = StandIn::start(move |_| {
+        json_answer(200, json!({"subject": subject, "cancelled": 12, "requested": 1}))
+    });
+    let ran = webhookctl(&server.url)
+        .args(["jobs", "cancel", "--subject", subject, "--note", "ann: solved"])
+        .run();
+    ran.ends_with(0);
+    assert_eq!(
+        ran.stdout,
+        "subject         zendesk:ticket:9\ncancelled       12\nasked to stop   1\n"
+    );
+    let seen = server.seen();
+    assert_eq!(seen[0].line, "POST /api/v1/jobs/cancel");
+    assert_eq!(seen[0].body, json!({"subject": subject, "note": "ann: solved"}));
+    webhookctl(&server.url).args(["jobs", "cancel"]).run().ends_with(2);
+    let both = ["jobs", "cancel", "job_1", "--subject", subject];
+    webhookctl(&server.url).args(both).run().ends_with(2);
+}
+
+#[test]
+fn schedules_are_made_shown_switched_and_deleted() {
+    let schedule = |enabled: bool| {
+        json!({"id": "sch_1", "name": "nightly", "cron": "30 2 * * *", "time_zone": "Europe/Berlin",
+            "kind": "tidy", "priority": "batch", "enabled": enabled, "input": {"deep": true},
+            "next_at": if enabled { json!("2030-01-01T01:30:00Z") } else { Value::Null },
+            "last_at": "2020-01-01T01:30:00Z", "last_job_id": "job_1"})
+    };
+    let server = StandIn::start(move |seen| match seen.line.as_str() {
+        "GET /api/v1/schedules" => {
+            json_answer(200, json!({"data": [schedule(true)], "next_cursor": null}))
+        }
+        "DELETE /api/v1/schedules/sch_1" => json_answer(204, Value::Null),
+        "POST /api/v1/schedules" => json_answer(201, schedule(true)),
+        _ => json_answer(200, schedule(seen.body["enabled"] != json!(false))),
+    });
+    let create = ["schedules", "create", "nightly", "30 2 * * *", "--time-zone", "Europe/Berlin"];
+    let ran = webhookctl(&server.url)
+        .args(create)
+        .args(["--input", r#"{"deep":true}"#, "--kind", "tidy", "--priority", "batch"])
+        .run();
+    ran.ends_with(0);
+    assert!(ran.stdout.contains("next            2030-01-01 01:30:00Z ("), "{}", ran.stdout);
+    assert!(ran.stdout.contains("input           {\"deep\":true}"));
+    webhookctl(&server.url).args(create).args(["--input", "{"]).run().ends_with(2);
+    let ran = webhookctl(&server.url).args(["schedules", "list"]).run();
+    ran.ends_with(0);
+    assert!(ran.stdout.contains("sch_1     nightly  enabled"), "{}", ran.stdout);
+    for (word, body) in
+        [("enable", json!({"enabled": true})), ("disable", json!({"enabled": false}))]
+    {
+        let ran = webhookctl(&server.url).args(["schedules", word, "sch_1"]).run();
+        ran.ends_with(0);
+        assert!(ran.stdout.contains(&format!("status          {word}d")), "{}", ran.stdout);
+        let seen = server.seen();
+        let last = seen.last().expect("a call");
+        assert_eq!((last.line.as_str(), &last.body), ("PATCH /api/v1/schedules/sch_1", &body));
+    }
+    assert!(ran_of(&server.url, "show").contains("last job        job_1"));
+    assert_eq!(ran_of(&server.url, "delete"), "deleted         sch_1\n");
+    let made = &server.seen()[0];
+    assert_eq!(
+        made.body,
+        json!({"name": "nightly", "cron": "30 2 * * *", "time_zone": "Europe/Berlin",
+            "kind": "tidy", "priority": "batch", "input": {"deep": true}})
+    );
+}
+
+fn ran_of(url: &str, word: &str) -> String {
+    let ran = webhookctl(url).args(["schedules", word, "sch_1"]).run();
+    ran.ends_with(0);
+    ran.stdout.clone()
+}
+
+#[test]
 fn sources_create_says_what_to_paste_where() {
     let server = StandIn::start(|_| {
         json_answer(
@@ -277,4 +353,32 @@ fn tenants_and_dead_letters_are_listed() {
     let seen = server.seen();
     assert_eq!(seen[0].body, json!({"slug": "acme", "name": "acme"}));
     assert_eq!(seen[3].line, "GET /api/v1/dead-letters?kind=delivery&source=src_1");
+}
+
+#[test]
+fn stats_show_counts_limits_and_workers() {
+    let server = StandIn::start(|_| {
+        json_answer(
+            200,
+            json!({"tenant": "acme", "at": "2026-11-16T10:00:00.000Z", "at_least": true,
+            "states": {"pending": {"count": 3, "oldest_age_s": 7}, "held": {"count": 0, "oldest_age_s": null}},
+            "priorities": {}, "limits": {"running": 2, "concurrency": 5, "rate_per_s": 0.5},
+            "lanes": [{"source": "src_1", "work": "job", "kind": "issues.opened", "priority": "webhook",
+                "ready": 3, "running": 2, "waiting": 0, "oldest_age_s": 7}],
+            "sources": [{"source": "src_1", "name": "shop", "running": 2, "concurrency": null,
+                "rate_per_s": null, "budget": {"runs": 9, "runs_per_day": 10, "cost": 1.5,
+                "cost_per_day": null, "over": "wait", "spent": false}}],
+            "workers": [{"name": "ada", "leases": 2, "last_seen_at": "2020-01-01T00:00:00.000Z"}]}),
+        )
+    });
+    let ran = webhookctl(&server.url).args(["stats", "--tenant", "acme"]).run();
+    ran.ends_with(0);
+    assert_eq!(server.lines(), ["GET /api/v1/stats?tenant=acme"]);
+    for part in
+        ["2 of 5\n", "0.5 per s\n", "pending  3      7 s\n", "9 of 10 runs\n", "ada     2       "]
+    {
+        assert!(ran.stdout.contains(part), "{part} in {}", ran.stdout);
+    }
+    assert!(!ran.stdout.contains("held"), "nothing is: {}", ran.stdout);
+    assert!(ran.stderr.contains("there is more work than was counted"));
 }

@@ -1,5 +1,6 @@
 //! The server's JSON with line breaks: same order, same numbers, same strings.
 
+use serde::Serialize;
 use serde::de::IgnoredAny;
 use wakepost_client::Error;
 
@@ -44,6 +45,15 @@ pub fn pretty(text: &str) -> Result<String, Error> {
         }
     }
     out.push('\n');
+    Ok(out)
+}
+
+/// One value on a line of its own.
+pub fn line(value: &impl Serialize) -> Result<String, Error> {
+    let text = serde_json::to_string(value).map_err(|error| Error::Protocol(error.to_string()))?;
+    let mut out = String::with_capacity(text.len() + 1);
+    // Outside of strings there is nothing to escape.
+    text.chars().for_each(|c| push_in_string(&mut out, c));
     Ok(out)
 }
 

@@ -3,8 +3,9 @@
 use clap::Args;
 use wakepost_client::{DeadLetter, DeadLetterQuery};
 
+use super::filter::Filter;
 use crate::commands::paging::Paging;
-use crate::output::when::{When, relative};
+use crate::output::when::relative;
 use crate::output::{Cell, Table};
 use crate::session::Session;
 
@@ -13,18 +14,8 @@ const ERROR_CHARS_MAX: usize = 80;
 
 #[derive(Args)]
 pub struct List {
-    /// Of this kind of work
-    #[arg(long, value_parser = ["job", "delivery", "reply", "callback"])]
-    kind: Option<String>,
-    /// Of this source
-    #[arg(long, value_name = "SRC")]
-    source: Option<String>,
-    /// Given up since: 30m, 2h, 7d ago, or a date or time
-    #[arg(long, value_name = "WHEN")]
-    since: Option<When>,
-    /// Whose id, type, subject or dedup key begins so
-    #[arg(long, value_name = "TEXT")]
-    q: Option<String>,
+    #[command(flatten)]
+    filter: Filter,
     #[command(flatten)]
     paging: Paging,
 }
@@ -32,10 +23,7 @@ pub struct List {
 impl List {
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let query = DeadLetterQuery {
-            kind: self.kind,
-            source: self.source,
-            since: self.since.map(|when| when.ago(session.now)),
-            q: self.q,
+            filter: self.filter.resolve(session),
             limit: self.paging.limit,
             cursor: self.paging.cursor,
         };

@@ -1,21 +1,59 @@
 //! `webhookctl dlq replay`
 
 use clap::Args;
+use wakepost_client::DeadLetterReplay;
 
+use super::filter::Filter;
+use crate::commands::operation::{self, Wait};
 use crate::commands::replaying::{self, ReplayFlags};
+use crate::exit::Usage;
+use crate::output;
 use crate::session::Session;
 
 #[derive(Args)]
 pub struct Replay {
-    /// The dead letter's id
-    id: String,
+    /// The dead letter's id; left out with --all
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    id: Option<String>,
+    /// All that fit; without a filter, all there are
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    filter: Filter,
+    /// Only count them
+    #[arg(long, requires = "all")]
+    dry_run: bool,
+    #[command(flatten)]
+    wait: Wait,
     #[command(flatten)]
     flags: ReplayFlags,
 }
 
 impl Replay {
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        let call = session.client.replay_dead_letter(&self.id, &self.flags.into());
-        replaying::replay(session, &self.id, call).await
+        let replay: wakepost_client::Replay = self.flags.into();
+        let Some(id) = self.id else {
+            let filter = self.filter.resolve(session);
+            let many = DeadLetterReplay { filter, note: replay.note, scope: replay.scope };
+            return match self.dry_run {
+                true => count(session, &many).await,
+                false => {
+                    let call = session.client.replay_dead_letters(&many);
+                    operation::begin(session, call, self.wait).await
+                }
+            };
+        };
+        if self.filter.is_given() || self.wait.wait {
+            return Err(Usage("filters and --wait go with --all".to_owned()).into());
+        }
+        let call = session.client.replay_dead_letter(&id, &replay);
+        replaying::replay(session, &id, call).await
     }
+}
+
+async fn count(session: &Session, many: &DeadLetterReplay) -> anyhow::Result<()> {
+    if let Some(found) = session.answer(session.client.count_dead_letters(many)).await? {
+        output::print(&format!("{} would be tried again", found.matched))?;
+    }
+    Ok(())
 }

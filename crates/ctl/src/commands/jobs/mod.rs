@@ -1,9 +1,13 @@
 //! `webhookctl jobs`
 
 mod cancel;
+mod decide;
 pub mod facts;
-mod inspect;
+pub mod inspect;
 mod list;
+mod logs;
+mod release;
+mod resolve;
 
 use clap::Subcommand;
 
@@ -15,8 +19,18 @@ pub enum Jobs {
     List(list::List),
     /// Show one job: its runs, its effects, its outcome
     Inspect(inspect::Inspect),
-    /// Stop a job; a running one learns of it on its next heartbeat
+    /// Show what happened to a job, line by line
+    Logs(logs::Logs),
+    /// Stop a job, or all jobs about a subject; a running one learns of it on its next heartbeat
     Cancel(cancel::Cancel),
+    /// Agree to what a job would do; it shows that, and asks
+    Approve(decide::Decide),
+    /// Refuse what a job would do, and so cancel it
+    Reject(decide::Decide),
+    /// Let a held job go on
+    Release(release::Release),
+    /// Say whether an effect in doubt happened; a job held for it alone goes on
+    Resolve(resolve::Resolve),
 }
 
 impl Jobs {
@@ -24,7 +38,12 @@ impl Jobs {
         match self {
             Jobs::List(command) => command.run(session).await,
             Jobs::Inspect(command) => command.run(session).await,
+            Jobs::Logs(command) => command.run(session).await,
             Jobs::Cancel(command) => command.run(session).await,
+            Jobs::Approve(command) => command.run(session, true).await,
+            Jobs::Reject(command) => command.run(session, false).await,
+            Jobs::Release(command) => command.run(session).await,
+            Jobs::Resolve(command) => command.run(session).await,
         }
     }
 }

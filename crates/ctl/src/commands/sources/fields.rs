@@ -5,7 +5,7 @@ use std::io::Read;
 use anyhow::Context;
 use clap::Args;
 use serde_json::{Map, Value};
-use wakepost_client::{Executor, SourceFields};
+use wakepost_client::{Budget, Executor, SourceFields};
 
 use super::flags::{self, Setting};
 
@@ -27,6 +27,9 @@ pub struct FieldFlags {
     /// to itself
     #[arg(long, value_parser = flags::executor)]
     executor: Option<Executor>,
+    /// Whom to ask, just before an agent runs, whether a job is still worth it
+    #[arg(long, value_name = "URL")]
+    preflight_url: Option<String>,
     /// Which event types make a job (issues.*); may be repeated
     #[arg(long, value_name = "TYPE")]
     filter: Vec<String>,
@@ -51,9 +54,12 @@ pub struct FieldFlags {
     /// The largest body
     #[arg(long, value_name = "BYTES")]
     max_body_bytes: Option<u64>,
-    /// How many requests it takes in a second, on each node; more get 429
+    /// How many requests it takes in a second, on each node (more get 429), and how many jobs may start
     #[arg(long, value_name = "N")]
     rate_per_s: Option<f64>,
+    /// How much of its work may run on one day (runs=100,cost=25.5,over=refuse); beyond it work waits, or is held
+    #[arg(long, value_parser = flags::budget)]
+    budget: Option<Budget>,
     /// Accept only from this network; may be repeated
     #[arg(long, value_name = "CIDR")]
     allow_from: Vec<String>,
@@ -87,6 +93,12 @@ pub struct FieldFlags {
     /// How long a job waits for quiet at most
     #[arg(long, value_name = "MILLISECONDS")]
     quiet_cap_ms: Option<u64>,
+    /// Whether a person must agree before its jobs act
+    #[arg(long, value_parser = ["auto", "draft"])]
+    mode: Option<String>,
+    /// How long a person has to decide
+    #[arg(long, value_name = "SECONDS")]
+    approval_expires_s: Option<u64>,
     /// How often its jobs are tried
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
@@ -102,6 +114,9 @@ pub struct FieldFlags {
     /// How many of its jobs may run at once
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
+    /// Where the outcome of its jobs goes, as a signed webhook
+    #[arg(long, value_name = "URL")]
+    callback_url: Option<String>,
 }
 
 impl FieldFlags {
@@ -129,14 +144,19 @@ impl FieldFlags {
             quiet_ms: self.quiet_ms,
             quiet_cap_ms: self.quiet_cap_ms,
             filter: self.filter,
+            mode: self.mode,
+            approval_expires_s: self.approval_expires_s,
             priority: self.priority,
             executor: self.executor,
+            preflight_url: self.preflight_url,
             max_attempts: self.max_attempts,
             backoff_s: self.backoff_s,
             run_timeout_s: self.run_timeout_s,
             lease_s: self.lease_s,
             concurrency: self.concurrency,
             rate_per_s: self.rate_per_s,
+            callback_url: self.callback_url,
+            budget: self.budget,
             allow_from: self.allow_from,
             other: Map::new(),
         })

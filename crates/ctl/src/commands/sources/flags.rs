@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use serde_json::Value;
-use wakepost_client::Executor;
+use wakepost_client::{Budget, Executor};
 
 /// `pull`, `exec:NAME` or `http:URL`, and one of the last two behind `self:`. A URL may also stand alone.
 pub fn executor(text: &str) -> Result<Executor, String> {
@@ -20,6 +20,34 @@ pub fn executor(text: &str) -> Result<Executor, String> {
         }
         _ => Err("write pull, exec:NAME or http:URL, or self:exec:NAME or self:URL".to_owned()),
     }
+}
+
+/// `runs=N,cost=N,over=wait|refuse`, of which at least one of the first two.
+pub fn budget(text: &str) -> Result<Budget, String> {
+    let usage =
+        || "write runs=N, cost=N or both, and over=refuse to hold what is beyond".to_owned();
+    let mut budget = Budget::default();
+    for part in text.split(',') {
+        let (name, value) = part.split_once('=').ok_or_else(usage)?;
+        match name {
+            "runs" => budget.runs_per_day = Some(value.parse().map_err(|_| usage())?),
+            "cost" => budget.cost_per_day = Some(value.parse().map_err(|_| usage())?),
+            "over" if ["wait", "refuse"].contains(&value) => budget.over = Some(value.to_owned()),
+            _ => return Err(usage()),
+        }
+    }
+    match budget.runs_per_day.is_some() || budget.cost_per_day.is_some() {
+        true => Ok(budget),
+        false => Err(usage()),
+    }
+}
+
+/// A budget as its flag has it.
+pub fn budget_words(budget: &Budget) -> String {
+    let runs = budget.runs_per_day.map(|most| format!("runs={most}"));
+    let cost = budget.cost_per_day.map(|most| format!("cost={most}"));
+    let over = budget.over.as_ref().map(|over| format!("over={over}"));
+    [runs, cost, over].into_iter().flatten().collect::<Vec<_>>().join(",")
 }
 
 /// `NAME=TEXT`, or `NAME:=JSON` for what is not text.
@@ -54,6 +82,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn budgets_are_read_and_written() {
+        for text in ["runs=100", "cost=2.5", "runs=1,cost=0.5,over=refuse"] {
+            assert_eq!(budget_words(&budget(text).unwrap()), text);
+        }
+        for wrong in ["", "100", "runs=", "runs=-1", "over=wait", "runs=1,over=stop", "days=3"] {
+            assert!(budget(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn executors_are_read() {

@@ -3,7 +3,7 @@
 mod create;
 mod delete;
 mod fields;
-mod flags;
+pub mod flags;
 mod list;
 mod next_step;
 mod receipts;

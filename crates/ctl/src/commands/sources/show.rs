@@ -4,6 +4,7 @@ use clap::Args;
 use wakepost_client::Source;
 
 use super::executor_words;
+use super::flags::budget_words;
 use super::list::state;
 use crate::output::when::absolute;
 use crate::output::{self, Cell, Fields, Tone};
@@ -41,6 +42,8 @@ fn fields(session: &Session, source: &Source) -> Fields {
     let talks = source.thread_policy.as_deref().filter(|policy| *policy != "off");
     let quiet = source.quiet_ms.zip(source.quiet_cap_ms).filter(|_| talks.is_some());
     let quiet = quiet.map(|(quiet, cap)| format!("{quiet} ms, at most {cap} ms"));
+    let drafts = source.mode.as_deref() == Some("draft");
+    let to_decide = seconds(source.approval_expires_s.filter(|_| drafts));
     let mut fields = Fields::default()
         .line("source", Cell::new(&source.id))
         .line("provider", Cell::new(&source.provider))
@@ -52,11 +55,14 @@ fn fields(session: &Session, source: &Source) -> Fields {
         .line_if("old secret", old_secret.map(|at| Cell::new(&format!("accepted until {at}"))))
         .line_if("filter", list(&source.filter))
         .line_if("executor", source.executor.as_ref().map(|e| Cell::new(&executor_words(e))))
+        .line_if("pre-flight", text(&source.preflight_url))
         .line_if("priority", text(&source.priority))
         .line_if("mode", text(&source.mode))
+        .line_if("time to decide", to_decide)
         .line_if("owner", text(&source.owner))
         .line_if("attempts", count(source.max_attempts.map(u64::from)))
         .line_if("backoff", backoff.map(|text| Cell::new(&text)))
+        .line_if("callback URL", source.callback_url.as_deref().map(Cell::new))
         .line_if("concurrency", count(source.concurrency.map(u64::from)))
         .line_if("lease", seconds(source.lease_s))
         .line_if("run timeout", seconds(source.run_timeout_s))
@@ -72,6 +78,7 @@ fn fields(session: &Session, source: &Source) -> Fields {
         .line_if("thread policy", talks.map(Cell::new))
         .line_if("waits for quiet", quiet.map(|text| Cell::new(&text)))
         .line_if("rate", source.rate_per_s.map(|rate| Cell::new(&format!("{rate} per s"))))
+        .line_if("budget", source.budget.as_ref().map(|budget| Cell::new(&budget_words(budget))))
         .line_if("accepts from", list(&source.allow_from))
         .line_if("created", created.map(|at| Cell::new(&absolute(session.now, at))));
     for (name, value) in &source.settings {

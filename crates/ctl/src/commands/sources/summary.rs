@@ -22,6 +22,7 @@ pub fn summary(now: Timestamp, source: &Source) -> Fields {
         .line_if("secret", source.secret.as_deref().map(shown_once))
         .line_if("old secret", old_secret)
         .line_if("executor secret", source.executor_secret.as_deref().map(shown_once))
+        .line_if("callback secret", source.callback_secret.as_deref().map(shown_once))
 }
 
 /// A secret, and that it is not shown again.

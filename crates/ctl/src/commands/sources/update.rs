@@ -12,9 +12,10 @@ use crate::output;
 use crate::session::Session;
 
 /// What has a default to go back to, by the name of its flag.
-const RESETTABLE: [&str; 25] = [
+const RESETTABLE: [&str; 30] = [
     "name",
     "executor",
+    "preflight-url",
     "filter",
     "unsigned",
     "owner",
@@ -22,6 +23,7 @@ const RESETTABLE: [&str; 25] = [
     "tolerance-s",
     "max-body-bytes",
     "rate-per-s",
+    "budget",
     "allow-from",
     "dedup-window-s",
     "dedup-key",
@@ -33,10 +35,13 @@ const RESETTABLE: [&str; 25] = [
     "thread-policy",
     "quiet-ms",
     "quiet-cap-ms",
+    "mode",
+    "approval-expires-s",
     "max-attempts",
     "backoff-s",
     "run-timeout-s",
     "lease-s",
+    "callback-url",
     "concurrency",
 ];
 

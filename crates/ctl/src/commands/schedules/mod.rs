@@ -1,0 +1,40 @@
+//! `webhookctl schedules`
+
+mod create;
+mod delete;
+mod list;
+mod show;
+mod switch;
+
+use clap::Subcommand;
+
+use crate::session::Session;
+
+#[derive(Subcommand)]
+pub enum Schedules {
+    /// List them
+    List(list::List),
+    /// Make a job again and again, by the wall clock
+    Create(create::Create),
+    /// Show one
+    Show(show::Show),
+    /// Let one fire again, from its next tick on
+    Enable(switch::Switch),
+    /// Let one fire no more
+    Disable(switch::Switch),
+    /// Delete one; its jobs stay
+    Delete(delete::Delete),
+}
+
+impl Schedules {
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        match self {
+            Schedules::List(command) => command.run(session).await,
+            Schedules::Create(command) => command.run(session).await,
+            Schedules::Show(command) => command.run(session).await,
+            Schedules::Enable(command) => command.run(session, true).await,
+            Schedules::Disable(command) => command.run(session, false).await,
+            Schedules::Delete(command) => command.run(session).await,
+        }
+    }
+}
