@@ -49,12 +49,18 @@ pub struct Reply {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: String,
+    hangs: bool,
 }
 
 impl Reply {
     /// A status and a body.
     pub fn new(status: u16, body: impl ToString) -> Reply {
-        Reply { status, headers: Vec::new(), body: body.to_string() }
+        Reply { status, headers: Vec::new(), body: body.to_string(), hangs: false }
+    }
+
+    /// None, for ever.
+    pub fn none() -> Reply {
+        Reply { hangs: true, ..Reply::new(500, "") }
     }
 
     /// With one header more.
@@ -130,6 +136,9 @@ where
                     };
                     log.lock().expect("the log").push(seen.clone());
                     let reply = answer(&seen);
+                    if reply.hangs {
+                        std::future::pending::<()>().await;
+                    }
                     let mut response = Response::builder().status(reply.status);
                     for (name, value) in reply.headers {
                         response = response.header(name, value);

@@ -17,6 +17,7 @@ const TENANT_CAP: i64 = 5;
 const SOURCE_CAP: i64 = 2;
 const OTHER_SOURCE_CAP: i64 = 3;
 const EVENTS_EACH: usize = 40;
+const RATE: i64 = 20;
 const ORDER_KEYS: usize = 3;
 const JOBS_EACH: usize = 8;
 const PAUSE: Duration = Duration::from_millis(2);
@@ -33,6 +34,21 @@ SELECT (SELECT count(*) FROM running WHERE slug = 'acme'),
                                          GROUP BY order_key) AS k),
        (SELECT count(*) FROM lane_caps c WHERE c.running <>
          (SELECT count(*) FROM running WHERE c.scope = ANY (string_to_array(caps, ' '))))";
+
+/// How many starts had more after them within a quarter of a second than the rate and its burst allow.
+fn too_fast() -> String {
+    let most = RATE / 4 + RATE;
+    format!(
+        "WITH starts AS (
+           SELECT a.started_at FROM attempts a JOIN tenants t ON t.id = a.tenant WHERE t.slug = 'initech'
+           UNION ALL
+           SELECT d.started_at FROM work_done d JOIN tenants t ON t.id = d.tenant
+           WHERE t.slug = 'initech' AND d.state = 6)
+         SELECT count(*) FROM (
+           SELECT count(*) OVER (ORDER BY started_at RANGE BETWEEN CURRENT ROW AND 250 FOLLOWING) AS n
+           FROM starts) AS w WHERE n > {most}"
+    )
+}
 
 /// What the looks saw.
 #[derive(Debug, Default)]
@@ -128,6 +144,10 @@ async fn caps_hold_at_every_committed_state_over_four_nodes() {
     let admin = nodes[0].admin();
     let (acme, globex) = (admin.tenant("acme").await, admin.tenant("globex").await);
     admin.patch("/tenants/acme", json!({"concurrency": TENANT_CAP})).await.is(200);
+    // What one tenant may start in a second, and its larger share, bound nothing of the others'.
+    let initech = admin.tenant("initech").await;
+    let fields = json!({"rate_per_s": RATE, "weight": 3});
+    admin.patch("/tenants/initech", fields).await.is(200);
     let narrow = json!({"name": "narrow", "concurrency": SOURCE_CAP});
     let wide = json!({"name": "wide", "concurrency": OTHER_SOURCE_CAP});
     let sources = [
@@ -135,12 +155,14 @@ async fn caps_hold_at_every_committed_state_over_four_nodes() {
         acme.source("stripe").await,
         globex.source_with("stripe", wide).await,
         globex.source("stripe").await,
+        initech.source("stripe").await,
     ];
     // Every node has heard of the cap before there is anything to run.
     for node in &nodes {
         until("the cap is known", || async {
             let tenant = node.admin().get("/tenants/acme").await.is(200).json();
-            (tenant["concurrency"] == TENANT_CAP).then_some(())
+            let other = node.admin().get("/tenants/initech").await.is(200).json();
+            (tenant["concurrency"] == TENANT_CAP && other["weight"] == 3).then_some(())
         })
         .await;
     }
@@ -175,6 +197,7 @@ async fn caps_hold_at_every_committed_state_over_four_nodes() {
     assert_eq!(seen.wrong_counters, 0, "{seen:?}");
     assert!(seen.looks >= 100, "{seen:?}");
     let node = &nodes[NODES - 1];
+    assert_eq!(node.count(&too_fast()).await, 0, "more started than may in a quarter of a second");
     assert_eq!(node.count("SELECT count(*) FROM work").await, 0, "work is left");
     let ended = node.count("SELECT count(*) FROM work_done WHERE state = 6").await;
     assert_eq!(ended, i64::try_from(all).expect("few"));

@@ -25,6 +25,9 @@ on_both!(
     an_agent_that_accepts_a_job_finishes_it_through_the_api,
     an_agents_status_says_whether_to_try_again,
     a_tenants_operator_cannot_have_private_addresses_called,
+    what_a_command_says_is_bounded_and_need_not_be_text,
+    a_stubborn_command_is_killed_with_its_children_when_its_job_is_cancelled,
+    an_agent_may_say_when_to_come_again_as_a_date,
 );
 
 async fn job_is(api: &Api, id: &str, status: &str) -> Value {
@@ -177,6 +180,7 @@ command = ["env"]
     assert!(!value("WAKEPOST_KEY").is_empty() && !value("PATH").is_empty());
     let trace = done["trace_id"].as_str().expect("a trace");
     assert!(value("TRACEPARENT").starts_with(&format!("00-{trace}-")));
+    assert!(value("WAKEPOST_CHAIN").starts_with("wpc_"));
     for secret in [gateway.admin_key(), gateway.master_key(), "do-not-pass-on", source.secret()] {
         assert!(!text.contains(secret), "{text}");
     }
@@ -546,4 +550,90 @@ async fn a_tenants_operator_cannot_have_private_addresses_called(database: Datab
         }
     }
     assert!(receiver.seen("/").is_empty());
+}
+
+async fn what_a_command_says_is_bounded_and_need_not_be_text(database: Database) {
+    const COMMANDS: &str = r#"
+[exec.odd]
+command = ["sh", "-c", '''
+head -c 10000 /dev/zero | tr '\0' x >&2; echo >&2
+printf 'caf\351 \377\n' >&2
+printf '\033[2Jlast\n' >&2
+printf '\377\376' 
+''']
+
+[exec.chatty]
+command = ["sh", "-c", "i=0; while [ $i -lt 700 ]; do echo $i >&2; i=$((i+1)); done"]
+
+[exec.endless]
+command = ["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"]
+"#;
+    let gateway = Gateway::setup(database).file(COMMANDS).start().await;
+    let api = gateway.admin();
+    let said = async |job: &str| {
+        let mut events = gateway.client().watch_job(job, None, Some(0)).await.expect("a stream");
+        let mut said = Vec::new();
+        while let Some(event) = events.next().await.expect("an event") {
+            said.extend(event.data["message"].as_str().map(str::to_owned));
+        }
+        said
+    };
+    let odd = api.job_with(run_by("odd", json!({}))).await;
+    let done = job_is(&api, &odd, "succeeded").await;
+    assert_eq!(done["reply"], "\u{fffd}\u{fffd}");
+    let lines = said(&odd).await;
+    // A long line comes in pieces, none of it lost.
+    let long: usize = lines.iter().filter(|line| line.starts_with('x')).map(String::len).sum();
+    assert_eq!(long, 10_000);
+    assert!(lines.iter().all(|line| line.len() <= 4096));
+    assert!(lines.contains(&"caf\u{fffd} \u{fffd}".to_owned()), "{lines:?}");
+    assert_eq!(lines.last().map(String::as_str), Some("\u{1b}[2Jlast"));
+
+    let chatty = api.job_with(run_by("chatty", json!({}))).await;
+    job_is(&api, &chatty, "succeeded").await;
+    let lines = said(&chatty).await;
+    assert_eq!((lines.len(), lines[499].as_str()), (500, "499"));
+
+    let endless = api.job_with(run_by("endless", json!({}))).await;
+    let shown = job_is(&api, &endless, "dead_letter").await;
+    assert_eq!(shown["last_error"], "the command's output is too large");
+}
+
+async fn a_stubborn_command_is_killed_with_its_children_when_its_job_is_cancelled(
+    database: Database,
+) {
+    const COMMANDS: &str = r#"
+[exec.stubborn]
+command = ["sh", "-c", '''
+trap '' TERM
+(while [ -e DIRECTORY/wakepost.toml ]; do printf . >> DIRECTORY/ticks; sleep 0.05; done) &
+while [ -e DIRECTORY/wakepost.toml ]; do sleep 0.05; done
+''']
+"#;
+    let gateway = Gateway::setup(database).file(COMMANDS).start().await;
+    let api = gateway.admin();
+    // What is left of a short lease is all the grace it gets.
+    let fields = json!({"executor": {"kind": "exec", "name": "stubborn"}, "lease_s": 2});
+    let source = api.source_with("stripe", fields).await;
+    let id = gateway.send(&source, &source.event("e-1")).await.is(202).text("job_id");
+    let ticks = gateway.directory().join("ticks");
+    until("it runs", || async { (size(&ticks) > 0).then_some(()) }).await;
+    api.post(&format!("/jobs/{id}/cancel"), json!({})).await.is(200);
+    job_is(&api, &id, "cancelled").await;
+    is_silent(&ticks).await;
+}
+
+async fn an_agent_may_say_when_to_come_again_as_a_date(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let receiver = Receiver::start(|_| {
+        Reply::new(503, "").with_header("retry-after", "Fri, 31 Dec 2100 23:59:59 GMT")
+    })
+    .await;
+    let executor = json!({"kind": "http", "url": receiver.url("/")});
+    let id = api.job_with(json!({"input": 1, "executor": executor})).await;
+    let shown = job_is(&api, &id, "retrying").await;
+    let again: Timestamp = shown["run_at"].as_str().expect("a time").parse().expect("a time");
+    // Far beyond the usual backoff, and bounded.
+    assert!(again.since(now()) > Duration::from_secs(3600), "{again}");
 }

@@ -58,6 +58,7 @@ const ROUTES: &[(&str, &str, Need, &str)] = &[
     ("GET", "/keys", Administer, ""),
     ("POST", "/keys", Administer, r#"{"name":"n","role":"viewer"}"#),
     ("DELETE", "/keys/{id}", Administer, ""),
+    ("GET", "/stats", Read, ""),
     ("GET", "/providers", Read, ""),
     ("GET", "/sources", Read, ""),
     ("POST", "/sources", Configure, r#"{"provider":"github"}"#),
@@ -89,6 +90,7 @@ const ROUTES: &[(&str, &str, Need, &str)] = &[
     ("POST", "/jobs/heartbeat", Work, r#"{"jobs":[]}"#),
     ("POST", "/jobs/finish", Work, r#"{"jobs":[]}"#),
     ("GET", "/jobs/{id}", ReadOrWork, ""),
+    ("GET", "/jobs/{id}/events", ReadOrWork, ""),
     ("POST", "/jobs/{id}/heartbeat", Work, r#"{"lease_token":"TOKEN"}"#),
     ("PUT", "/jobs/{id}/checkpoint", Work, r#"{"lease_token":"TOKEN","state":1}"#),
     ("POST", "/jobs/{id}/progress", Work, r#"{"lease_token":"TOKEN","message":"m"}"#),
@@ -99,10 +101,21 @@ const ROUTES: &[(&str, &str, Need, &str)] = &[
     ("POST", "/jobs/{id}/effects/{key}/commit", Work, r#"{"lease_token":"TOKEN"}"#),
     ("POST", "/jobs/{id}/effects/{key}/abort", Work, r#"{"lease_token":"TOKEN","error":"e"}"#),
     ("POST", "/jobs/{id}/effects/{key}/resolve", Operate, r#"{"outcome":"not_done","note":"n"}"#),
+    ("POST", "/jobs/{id}/approve", Operate, r#"{"effects":[{"key":"mail","proposal_hash":"x"}]}"#),
+    ("POST", "/jobs/{id}/reject", Operate, r#"{"effects":[{"key":"mail","proposal_hash":"x"}]}"#),
     ("POST", "/jobs/{id}/cancel", Operate, "{}"),
     ("POST", "/jobs/{id}/release", Operate, r#"{"note":"n"}"#),
     ("POST", "/jobs/{id}/replay", Operate, r#"{"note":"n"}"#),
+    ("POST", "/jobs/cancel", Operate, r#"{"subject":"own:thing:1"}"#),
+    ("GET", "/schedules", Read, ""),
+    ("POST", "/schedules", Configure, r#"{"name":"n","cron":"@yearly","input":1}"#),
+    ("GET", "/schedules/{id}", Read, ""),
+    ("PATCH", "/schedules/{id}", Configure, r#"{"name":"mine"}"#),
+    ("DELETE", "/schedules/{id}", Configure, ""),
     ("GET", "/dead-letters", Read, ""),
+    ("GET", "/dead-letters/export", Read, ""),
+    ("POST", "/dead-letters/replay", Operate, r#"{"filter":{},"note":"n","dry_run":true}"#),
+    ("POST", "/dead-letters/purge", Operate, r#"{"filter":{},"note":"n"}"#),
     ("GET", "/dead-letters/{id}", Read, ""),
     ("POST", "/dead-letters/{id}/replay", Operate, r#"{"note":"n"}"#),
 ];
@@ -127,6 +140,10 @@ async fn call(api: &Api, method_name: &str, path: &str, body: &str) -> wakepost_
     let body: Option<Value> = serde_json::from_str(body).ok();
     // One look, and no more.
     let path = path.replace("/inbox/stream", "/inbox/stream?for_s=0");
+    let path = match path.starts_with("/jobs/") && path.ends_with("/events") {
+        true => format!("{path}?for_s=0"),
+        false => path,
+    };
     api.call(method(method_name), &path, body.as_ref()).await
 }
 
@@ -137,6 +154,7 @@ fn nowhere(path: &str) -> String {
         _ if path.starts_with("/keys") => format!("key_{nil}"),
         _ if path.starts_with("/operations") => format!("op_{nil}"),
         _ if path.starts_with("/sources") => format!("src_{nil}"),
+        _ if path.starts_with("/schedules") => format!("sch_{nil}"),
         _ => format!("job_{nil}"),
     };
     path.replace("{event_id}", &format!("evt_{nil}"))
@@ -224,6 +242,7 @@ struct Estate {
     held: String,
     key: String,
     operation: String,
+    schedule: String,
 }
 
 impl Estate {
@@ -248,7 +267,10 @@ impl Estate {
         let key = api.post("/keys", json!({"name": "k", "role": "viewer"})).await.is(201);
         let counted = json!({"filter": {}, "note": "how many are there?", "dry_run": true});
         let operation = api.post("/inbox/replay", counted).await.is(202).text("operation_id");
+        let yearly = json!({"name": "theirs", "cron": "@yearly", "input": 1});
+        let schedule = api.post("/schedules", yearly).await.is(201).text("id");
         Estate {
+            schedule,
             event: sent.text("event_id"),
             running: running.id().to_owned(),
             token: running.token().to_owned(),
@@ -267,6 +289,7 @@ impl Estate {
             _ if path.starts_with("/keys") => &self.key,
             _ if path.starts_with("/operations") => &self.operation,
             _ if path.starts_with("/sources") => &self.source,
+            _ if path.starts_with("/schedules") => &self.schedule,
             _ if path.starts_with("/dead-letters") => &self.dead,
             "/jobs/{id}/replay" => &self.dead,
             "/jobs/{id}/release" | "/jobs/{id}/effects/{key}/resolve" => &self.held,
@@ -286,7 +309,7 @@ impl Estate {
     /// All that can be seen of it.
     async fn whole(&self) -> Value {
         let mut rows = BTreeMap::new();
-        for list in ["/sources", "/inbox", "/fixtures", "/jobs", "/dead-letters"] {
+        for list in ["/sources", "/inbox", "/fixtures", "/jobs", "/schedules", "/dead-letters"] {
             rows.insert(list.to_owned(), json!(self.api.list(list).await));
         }
         for id in [&self.running, &self.dead, &self.held] {

@@ -81,8 +81,15 @@ places! {
 
 /// Places that are no fault: `sqlite.sync` is the control of the power cuts.
 const CONTROLS: [&str; 1] = ["sqlite.sync"];
-/// Places that only a provider's stand-in leads to: `tests/expanding.rs` tries them.
-const ELSEWHERE: [&str; 2] = ["expand.before_position", "operation.before_position"];
+/// Places that this load does not lead to: `tests/expanding.rs`, `tests/bulk.rs`, `tests/dead_letters.rs` and
+/// `tests/scheduling.rs` try them.
+const ELSEWHERE: [&str; 5] = [
+    "expand.before_position",
+    "operation.before_position",
+    "replay.mid_batch",
+    "cron.after_select",
+    "cron.after_enqueue",
+];
 
 async fn try_place(database: Database, place: &'static str, usual: Act, nth: u32) {
     if place.starts_with("sqlite.") && database == Database::Postgres {

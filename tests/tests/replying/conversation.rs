@@ -10,7 +10,7 @@ use wakepost_tests::{Api, Database, Gateway, Lease, Source, within};
 pub const INTERIM: &str = "Working on it…";
 
 /// How long a reply may take, with the lease of a node that was killed running out before.
-const REPLIED: Duration = Duration::from_secs(90);
+pub const REPLIED: Duration = Duration::from_secs(90);
 
 /// A gateway that may call stand-ins.
 pub async fn gateway(database: Database) -> Gateway {

@@ -1,5 +1,6 @@
 //! Replying: what an agent answers stands on the thread it was asked on, every part once, whatever goes wrong.
 
+mod approving;
 mod conversation;
 mod discord;
 mod email;
