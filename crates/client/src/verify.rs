@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use base64::Engine;
@@ -10,6 +11,12 @@ use http::HeaderMap;
 
 /// How far the time of a request may be from ours, unless the receiver says otherwise.
 const TOLERANCE: Duration = Duration::from_secs(300);
+/// More signatures than this in one request is an attempt to make us work.
+const SIGNATURES_MAX: usize = 16;
+/// The longest text of a signature: 64 bytes, written in hex.
+const SIGNATURE_CHARS_MAX: usize = 128;
+/// More digits than this are not seconds.
+const TIME_DIGITS_MAX: usize = 12;
 
 /// Checks requests with one secret, or with several while one takes another's place.
 ///
@@ -30,8 +37,8 @@ pub struct Verifier {
 /// Why a request is not to be believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
-    /// A secret is not one: `whsec_…` verifies `v1`, `whpk_…` verifies `v1a`.
-    #[error("a secret must be whsec_ or whpk_ and base64")]
+    /// A secret is not one: `whsec_…` or plain text verifies `v1`, a public key `whpk_…` verifies `v1a`.
+    #[error("a secret must be whsec_ and base64, whpk_ and a public key in base64, or plain text")]
     Secret,
     /// A header is missing, doubled or malformed.
     #[error(
@@ -53,7 +60,7 @@ enum Key {
 }
 
 impl Verifier {
-    /// A verifier with these secrets, any of which may fit: `whsec_…`, or `whpk_…` for Ed25519.
+    /// A verifier with these secrets, any of which may fit: `whsec_…` or plain text, or `whpk_…` for Ed25519.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Result<Verifier, VerifyError> {
         let keys = secrets.into_iter().map(Key::read).collect::<Result<Vec<_>, _>>()?;
         match keys.is_empty() {
@@ -74,25 +81,21 @@ impl Verifier {
         self.verify_at(headers, body, now.as_secs())
     }
 
-    fn verify_at(&self, headers: &HeaderMap, body: &[u8], now: u64) -> Result<(), VerifyError> {
-        let id = only(headers, "webhook-id")?;
-        let time = only(headers, "webhook-timestamp")?;
-        let signatures = only(headers, "webhook-signature")?;
-        if !time.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(VerifyError::Headers);
-        }
-        let at: u64 = time.parse().map_err(|_| VerifyError::Headers)?;
+    /// As [`Verifier::verify`], at another time than now (Unix seconds).
+    pub fn verify_at(&self, headers: &HeaderMap, body: &[u8], now: u64) -> Result<(), VerifyError> {
+        let names = Names::in_use(headers);
+        let id = only(headers, names.id)?;
+        let time = only(headers, names.time)?;
+        let at = seconds(time).ok_or(VerifyError::Headers)?;
+        let signatures = signatures(only(headers, names.signature)?)?;
         if at.abs_diff(now) > self.tolerance.as_secs() {
             return Err(VerifyError::Time);
         }
         let content = [id.as_bytes(), b".", time.as_bytes(), b".", body].concat();
-        let fits = signatures.split(' ').filter_map(|signature| signature.split_once(',')).any(
-            |(version, text)| {
-                let Ok(signature) = STANDARD.decode(text) else { return false };
-                self.keys.iter().any(|key| key.fits(version, &content, &signature))
-            },
-        );
-        if fits { Ok(()) } else { Err(VerifyError::Signature) }
+        match self.keys.iter().any(|key| key.fits(&content, &signatures)) {
+            true => Ok(()),
+            false => Err(VerifyError::Signature),
+        }
     }
 }
 
@@ -103,39 +106,104 @@ impl std::fmt::Debug for Verifier {
 }
 
 impl Key {
+    /// Reads a key as the scheme's own libraries do: `whsec_` or nothing, then base64; other text as it is. Its form
+    /// says which version it checks, so that a public key never passes for a shared secret.
     fn read(secret: &str) -> Result<Key, VerifyError> {
-        let decode = |text: &str| {
-            let text = text.trim_end_matches('=');
-            STANDARD_NO_PAD.decode(text).ok().filter(|key| !key.is_empty())
+        // Supabase writes the version before the secret.
+        let secret = match secret.strip_prefix("v1,") {
+            Some(rest) if rest.starts_with("whsec_") => rest,
+            _ => secret,
         };
-        let key = match secret.strip_prefix("whpk_") {
-            Some(text) => decode(text).filter(|key| key.len() == 32).map(Key::Public),
-            None => decode(secret.strip_prefix("whsec_").unwrap_or(secret))
-                .map(|key| Key::Shared(Box::new(hmac::Key::new(hmac::HMAC_SHA256, &key)))),
+        // Padded or not: people copy keys by hand.
+        let decode = |text: &str| STANDARD_NO_PAD.decode(text.trim_end_matches('=')).ok();
+        if secret.starts_with("whsk_") {
+            return Err(VerifyError::Secret);
+        }
+        if let Some(text) = secret.strip_prefix("whpk_") {
+            let key = decode(text).filter(|key| key.len() == 32).map(Key::Public);
+            return key.ok_or(VerifyError::Secret);
+        }
+        let key = match secret.strip_prefix("whsec_") {
+            Some(text) => decode(text).unwrap_or_default(),
+            None => decode(secret).unwrap_or_else(|| secret.into()),
         };
-        key.ok_or(VerifyError::Secret)
+        match key.is_empty() {
+            true => Err(VerifyError::Secret),
+            false => Ok(Key::Shared(Box::new(hmac::Key::new(hmac::HMAC_SHA256, &key)))),
+        }
     }
 
-    /// Whether a signature of this version is good. The comparison takes the same time wherever it fails.
-    fn fits(&self, version: &str, content: &[u8], signature: &[u8]) -> bool {
-        match (self, version) {
-            (Key::Shared(key), "v1") => hmac::verify(key, content, signature).is_ok(),
-            (Key::Public(key), "v1a") => {
-                UnparsedPublicKey::new(&ED25519, key).verify(content, signature).is_ok()
+    /// Whether one of the signatures is good. A shared key is used once, however many there are, and the comparison
+    /// takes the same time wherever it fails.
+    fn fits(&self, content: &[u8], signatures: &[(&str, Vec<u8>)]) -> bool {
+        let of = |wanted: &'static str| {
+            let found = signatures.iter().filter(move |(version, _)| *version == wanted);
+            found.map(|(_, signature)| signature)
+        };
+        match self {
+            Key::Shared(key) => {
+                let tag = hmac::sign(key, content);
+                of("v1").any(|signature| verify_slices_are_equal(tag.as_ref(), signature).is_ok())
             }
-            _ => false,
+            Key::Public(key) => {
+                let key = UnparsedPublicKey::new(&ED25519, key);
+                of("v1a").any(|signature| key.verify(content, signature).is_ok())
+            }
         }
     }
 }
 
-/// A header that must be there once, as text.
+/// What the headers are called.
+struct Names {
+    id: &'static str,
+    time: &'static str,
+    signature: &'static str,
+}
+
+const WEBHOOK: Names =
+    Names { id: "webhook-id", time: "webhook-timestamp", signature: "webhook-signature" };
+const SVIX: Names = Names { id: "svix-id", time: "svix-timestamp", signature: "svix-signature" };
+
+impl Names {
+    /// One set of names or the other, never mixed.
+    fn in_use(headers: &HeaderMap) -> &'static Names {
+        let has = |name| headers.contains_key(name);
+        if has(SVIX.signature) && !has(WEBHOOK.signature) { &SVIX } else { &WEBHOOK }
+    }
+}
+
+/// A header that must be there once, as plain text.
 fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, VerifyError> {
     let mut values = headers.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (Some(value), None) => value.to_str().ok().filter(|text| !text.is_empty()),
+    let value = match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().ok(),
         _ => None,
+    };
+    let is_plain = |text: &&str| !text.is_empty() && text.bytes().all(|b| matches!(b, b' '..=b'~'));
+    value.filter(is_plain).ok_or(VerifyError::Headers)
+}
+
+fn seconds(text: &str) -> Option<u64> {
+    let digits = text.len() <= TIME_DIGITS_MAX && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}
+
+/// The well-formed signatures in the header. Those of versions that are not known may stand beside them.
+fn signatures(header: &str) -> Result<Vec<(&str, Vec<u8>)>, VerifyError> {
+    let mut found = Vec::new();
+    for (index, item) in header.split(' ').enumerate() {
+        let (version, text) = item.split_once(',').unwrap_or((item, ""));
+        // A header that was sent twice may arrive as one, joined by a comma and a space.
+        if index >= SIGNATURES_MAX || text.contains(',') {
+            return Err(VerifyError::Headers);
+        }
+        if text.is_empty() || text.len() > SIGNATURE_CHARS_MAX {
+            continue;
+        }
+        // Canonical base64 alone, so that no second text of a signature can pass for a new one.
+        found.extend(STANDARD.decode(text).ok().map(|signature| (version, signature)));
     }
-    .ok_or(VerifyError::Headers)
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -183,7 +251,8 @@ mod tests {
         for late in [AT - 301, AT + 301] {
             assert_eq!(verify(&[SECRET], &late.to_string(), SIGNATURE), Err(VerifyError::Time));
         }
-        for odd in ["+1614265330", "-1", "1614265330x", "99999999999999999999999"] {
+        for odd in ["+1614265330", "-1", "1614265330x", "99999999999999999999999", "0001614265330"]
+        {
             assert_eq!(verify(&[SECRET], odd, SIGNATURE), Err(VerifyError::Headers), "{odd}");
         }
         let mut doubled = headers(&AT.to_string(), SIGNATURE);
@@ -206,9 +275,36 @@ mod tests {
 
     #[test]
     fn what_is_no_secret_is_refused_at_once() {
-        for wrong in ["", "whsec_", "whpk_AAAA", "whsec_not base64!"] {
+        for wrong in ["", "whsec_", "whpk_AAAA", "whsec_not base64!", "whsk_AAAA"] {
             assert_eq!(Verifier::new([wrong]).err(), Some(VerifyError::Secret), "{wrong}");
         }
         assert_eq!(Verifier::new([]).err(), Some(VerifyError::Secret));
+    }
+
+    #[test]
+    fn a_flood_of_signatures_is_refused_before_any_is_checked() {
+        let time = AT.to_string();
+        let good_and = |others: usize| {
+            let mut all = vec!["v1,AAAA"; others];
+            all.push(SIGNATURE);
+            verify(&[SECRET], &time, &all.join(" "))
+        };
+        assert_eq!(good_and(15), Ok(()));
+        assert_eq!(good_and(16), Err(VerifyError::Headers));
+    }
+
+    #[test]
+    fn the_names_of_svix_are_known_and_the_two_are_never_mixed() {
+        let time = AT.to_string();
+        let mut svix = HeaderMap::new();
+        for (name, value) in &headers(&time, SIGNATURE) {
+            let name = name.as_str().replace("webhook-", "svix-");
+            svix.insert(http::HeaderName::try_from(name).expect("a name"), value.clone());
+        }
+        let verifier = Verifier::new([SECRET]).expect("a secret");
+        assert_eq!(verifier.verify_at(&svix, BODY, AT), Ok(()));
+        let time = svix.remove("svix-timestamp").expect("a time");
+        svix.insert("webhook-timestamp", time);
+        assert_eq!(verifier.verify_at(&svix, BODY, AT), Err(VerifyError::Headers));
     }
 }
