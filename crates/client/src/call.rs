@@ -21,6 +21,7 @@ use crate::{Client, Error, Problem};
 const AGENT: &str = concat!("wakepost-client/", env!("CARGO_PKG_VERSION"));
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const CHAIN: HeaderName = HeaderName::from_static("wakepost-chain");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// As much of a refusal as is read where the answer is a stream.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
@@ -36,23 +37,26 @@ pub struct Call<T> {
 
 impl<T> Call<T> {
     /// Makes a repeat of this call harmless: the same key and body get the first answer again.
-    pub fn idempotency_key(mut self, key: &str) -> Call<T> {
-        self.request = self.request.and_then(|mut request| {
-            let key = HeaderValue::from_str(key)
-                .map_err(|_| Error::Request("the idempotency key is not plain text".to_owned()))?;
-            request.headers_mut().insert(IDEMPOTENCY_KEY, key);
-            Ok(request)
-        });
-        self
+    pub fn idempotency_key(self, key: &str) -> Call<T> {
+        self.header(IDEMPOTENCY_KEY, "the idempotency key", key)
     }
 
     /// Says which job's agent makes this call: the `chain` it was given. What comes of it knows what led to it, and
     /// agents that call each other without end are stopped.
-    pub fn chain(mut self, chain: &str) -> Call<T> {
+    pub fn chain(self, chain: &str) -> Call<T> {
+        self.header(CHAIN, "the chain", chain)
+    }
+
+    /// Says which trace this call belongs to: the `traceparent` its maker was given (W3C Trace Context).
+    pub fn traceparent(self, traceparent: &str) -> Call<T> {
+        self.header(TRACEPARENT, "the traceparent", traceparent)
+    }
+
+    fn header(mut self, name: HeaderName, what: &str, value: &str) -> Call<T> {
         self.request = self.request.and_then(|mut request| {
-            let chain = HeaderValue::from_str(chain)
-                .map_err(|_| Error::Request("the chain is not plain text".to_owned()))?;
-            request.headers_mut().insert(CHAIN, chain);
+            let value = HeaderValue::from_str(value)
+                .map_err(|_| Error::Request(format!("{what} is not plain text")))?;
+            request.headers_mut().insert(name, value);
             Ok(request)
         });
         self

@@ -8,8 +8,8 @@ use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use url::Url;
 
-use crate::Error;
 use crate::transport::Transport;
+use crate::{Call, Error};
 
 /// How long a call may take, unless told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -25,6 +25,9 @@ pub struct Client {
     pub(crate) timeout: Duration,
     pub(crate) body_bytes_max: usize,
     pub(crate) transport: Transport,
+    /// In whose name jobs are made.
+    chain: Option<Arc<str>>,
+    traceparent: Option<Arc<str>>,
 }
 
 impl Client {
@@ -45,6 +48,8 @@ impl Client {
             timeout: TIMEOUT,
             body_bytes_max: BODY_BYTES_MAX,
             transport: Transport::new()?,
+            chain: None,
+            traceparent: None,
         })
     }
 
@@ -52,6 +57,26 @@ impl Client {
     pub fn with_tenant(mut self, slug: &str) -> Client {
         self.tenant = Some(slug.into());
         self
+    }
+
+    /// Makes jobs in the name of a run: with the `chain` and `traceparent` that it was given. They know what led to
+    /// them, and agents that call each other without end are stopped.
+    pub fn on_behalf_of(mut self, chain: Option<&str>, traceparent: Option<&str>) -> Client {
+        self.chain = chain.map(Into::into);
+        self.traceparent = traceparent.map(Into::into);
+        self
+    }
+
+    /// Adds to a call in whose name it is made.
+    pub(crate) fn linked<T>(&self, call: Call<T>) -> Call<T> {
+        let call = match &self.chain {
+            Some(chain) => call.chain(chain),
+            None => call,
+        };
+        match &self.traceparent {
+            Some(traceparent) => call.traceparent(traceparent),
+            None => call,
+        }
     }
 
     /// Waits this long for an answer (30 s unless told otherwise; a long poll adds its own wait).

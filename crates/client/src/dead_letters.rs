@@ -100,13 +100,6 @@ pub struct DeadLetterPurge {
     pub note: String,
 }
 
-/// How many fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub struct Matched {
-    /// So many.
-    pub matched: u64,
-}
-
 #[derive(Serialize)]
 struct DryRun<'a> {
     #[serde(flatten)]
@@ -135,8 +128,8 @@ impl Client {
         self.call(post(&["dead-letters", "replay"], replay))
     }
 
-    /// `POST /dead-letters/replay` as a dry run: how many there would be.
-    pub fn count_dead_letters(&self, replay: &DeadLetterReplay) -> Call<Matched> {
+    /// `POST /dead-letters/replay` as a dry run: the operation only counts them.
+    pub fn count_dead_letters(&self, replay: &DeadLetterReplay) -> Call<OperationBegun> {
         self.call(post(&["dead-letters", "replay"], &DryRun { replay, dry_run: true }))
     }
 

@@ -13,7 +13,7 @@ use crate::{Call, Client, Effect, Executor, Moved, Page};
 const ALL_JOBS: Duration = Duration::from_secs(300);
 
 /// One job.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Job {
     /// Its id.
@@ -73,6 +73,8 @@ pub struct Job {
     pub lease: Option<JobLease>,
     /// What went wrong last.
     pub last_error: Option<String>,
+    /// What its agent gets; only where one job is asked for.
+    pub input: Value,
     /// What it returned.
     pub result: Value,
     /// What it said.
@@ -100,6 +102,26 @@ pub struct Job {
     pub schedule_id: Option<String>,
     /// Which of its ticks did.
     pub scheduled_for: Option<String>,
+    /// Whether it had been made before, under the same dedup key; only from the call that makes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<bool>,
+    /// Signs the requests to its own http executor: shown once, by the call that makes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executor_secret: Option<String>,
+    /// Signs its callback: shown once, by the call that makes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callback_secret: Option<String>,
+}
+
+impl std::fmt::Debug for Job {
+    /// Without its secrets and payloads.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job")
+            .field("id", &self.id)
+            .field("kind", &self.kind)
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Work that led to other work.
@@ -281,7 +303,7 @@ struct Note<'a> {
 impl Client {
     /// `POST /jobs`
     pub fn create_job(&self, job: &NewJob) -> Call<Job> {
-        self.call(post(&["jobs"], job))
+        self.linked(self.call(post(&["jobs"], job)))
     }
 
     /// `GET /jobs`

@@ -88,6 +88,17 @@ impl std::fmt::Debug for LeasedJob {
     }
 }
 
+/// How a lease is extended.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Extension {
+    /// How long from now; left out, as long as it was asked to last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extend_s: Option<u64>,
+    /// What the run has cost in all so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+}
+
 /// What a heartbeat answers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default)]
@@ -210,12 +221,6 @@ struct Leased<'a, T> {
 }
 
 #[derive(Serialize)]
-struct Extend {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    extend_s: Option<u64>,
-}
-
-#[derive(Serialize)]
 struct Checkpoint<'a> {
     state: &'a Value,
 }
@@ -237,9 +242,8 @@ impl Client {
     }
 
     /// `POST /jobs/{id}/heartbeat`
-    pub fn heartbeat(&self, id: &str, token: &str, extend_s: Option<u64>) -> Call<Heartbeat> {
-        let body = leased(token, Extend { extend_s });
-        self.call(post(&["jobs", id, "heartbeat"], &body))
+    pub fn heartbeat(&self, id: &str, token: &str, extension: &Extension) -> Call<Heartbeat> {
+        self.call(post(&["jobs", id, "heartbeat"], &leased(token, extension)))
     }
 
     /// `PUT /jobs/{id}/checkpoint`

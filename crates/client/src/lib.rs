@@ -42,7 +42,7 @@ pub use call::Call;
 pub use client::Client;
 pub use dead_letters::{
     DeadLetter, DeadLetterFilter, DeadLetterPurge, DeadLetterQuery, DeadLetterReplay,
-    DeadLetterWhole, Matched,
+    DeadLetterWhole,
 };
 pub use effects::{Begun, Decision, Effect, EffectOutcome, NewEffect, OnDoubt, Resolution};
 pub use error::{Error, FieldError, Problem};
@@ -57,8 +57,8 @@ pub use jobs::{
 };
 pub use keys::{Key, KeyQuery, NewKey};
 pub use lease::{
-    Completion, Failure, Finish, FinishOutcome, Finished, FinishedJob, Heartbeat, LeaseQuery,
-    LeasedJob, LeasedJobs, Progress, Reply,
+    Completion, Extension, Failure, Finish, FinishOutcome, Finished, FinishedJob, Heartbeat,
+    LeaseQuery, LeasedJob, LeasedJobs, Progress, Reply,
 };
 pub use page::{Moved, Nothing, Page};
 pub use schedules::{Schedule, ScheduleFields, ScheduleQuery};

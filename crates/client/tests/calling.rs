@@ -5,8 +5,8 @@ mod stand_in;
 use serde_json::json;
 use stand_in::{StandIn, bytes_answer, json_answer, problem};
 use wakepost_client::{
-    Client, Completion, Error, Failure, Finish, FinishOutcome, InboxQuery, NewJob, NewSource,
-    Replay, Scope,
+    Client, Completion, Error, Extension, Failure, Finish, FinishOutcome, InboxQuery, NewJob,
+    NewSource, Replay, Scope,
 };
 
 fn client(server: &StandIn) -> Client {
@@ -135,7 +135,10 @@ async fn worker_calls_carry_the_lease_token() {
     let client = client(&server);
     let done = Completion { result: Some(json!(1)), ..Completion::default() };
     client.complete_job("job_1", "t", &done).await.expect("done");
-    let lost = client.heartbeat("job_1", "t", Some(9)).await.expect_err("lost");
+    let lost = client
+        .heartbeat("job_1", "t", &Extension { extend_s: Some(9), cost: None })
+        .await
+        .expect_err("lost");
     assert!(lost.is_code("lease_lost"));
     let jobs = [
         Finish {
@@ -202,4 +205,18 @@ async fn a_stream_is_read_event_by_event_whatever_stands_between() {
     let refusing = StandIn::start(|_| json_answer(404, json!({"code": "not_found"})));
     let refused = client(&refusing).watch_job("job_1", None, None).await.expect_err("a refusal");
     assert!(refused.is_code("not_found"));
+}
+
+#[tokio::test]
+async fn a_job_that_was_made_shows_its_secrets_once_and_not_in_debug_output() {
+    let server = StandIn::start(|_| {
+        let job = json!({"id": "job_1", "input": {"n": 1}, "duplicate": false,
+            "executor_secret": "whsec_e", "callback_secret": "whsec_c"});
+        json_answer(201, job)
+    });
+    let made = client(&server).create_job(&NewJob::default()).await.expect("made");
+    assert_eq!(made.executor_secret.as_deref(), Some("whsec_e"));
+    assert_eq!(made.callback_secret.as_deref(), Some("whsec_c"));
+    assert_eq!((&made.input, made.duplicate), (&json!({"n": 1}), Some(false)));
+    assert!(!format!("{made:?}").contains("whsec_"));
 }

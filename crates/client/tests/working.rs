@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stand_in::{Answer, Seen, StandIn, json_answer, problem};
+use stand_in::{Answer, Seen, StandIn, json_answer, problem, silence};
 use wakepost_client::worker::{self, ActError, JobContext, Settings, Stop};
-use wakepost_client::{Client, Completion, Reply};
+use wakepost_client::{Client, Completion, NewJob, Reply};
 
 /// A server with one job, which answers everything else with `rest`.
 fn one_job(rest: impl Fn(&Seen) -> Option<Answer> + Send + Sync + 'static) -> StandIn {
@@ -17,7 +17,8 @@ fn one_job(rest: impl Fn(&Seen) -> Option<Answer> + Send + Sync + 'static) -> St
     StandIn::start(move |seen| {
         if seen.line == "POST /api/v1/jobs/lease" {
             let job = json!({"id": "job_1", "run_id": "run_1", "lease_token": "t", "attempt": 1,
-                "kind": "k", "input": {"n": 1}, "checkpoint": null});
+                "kind": "k", "input": {"n": 1}, "checkpoint": null, "chain": "chain_1",
+                "traceparent": "00-trace-span-01"});
             let jobs = match polls.fetch_add(1, Ordering::SeqCst) {
                 0 => vec![job],
                 _ => vec![],
@@ -193,6 +194,136 @@ async fn what_may_have_happened_is_not_done_again_in_the_same_run() {
     })
     .await;
     assert_eq!(acts.load(Ordering::SeqCst), 1);
+}
+
+/// How often an act was done.
+#[derive(Clone, Default)]
+struct Acts(Arc<AtomicUsize>);
+
+impl Acts {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    async fn slowly(&self) -> Result<usize, ActError> {
+        let count = self.0.fetch_add(1, Ordering::SeqCst) + 1;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        Ok(count)
+    }
+}
+
+#[tokio::test]
+async fn of_two_calls_with_one_key_only_the_first_acts() {
+    let (server, acts) = (one_effect(&[]), Acts::default());
+    let counted = acts.clone();
+    work_until(&server, "/complete", settings(), move |job: JobContext| {
+        let acts = counted.clone();
+        async move {
+            let both = tokio::join!(
+                job.effect("e", |_| acts.slowly()),
+                job.effect("e", |_| acts.slowly()),
+            );
+            assert!(matches!(both, (Ok(1), Err(Stop::Failed(_)))), "{both:?}");
+            // Once it is committed, it is for the server to say what to do.
+            job.effect("e", |_| acts.slowly()).await?;
+            Ok(Completion::default())
+        }
+    })
+    .await;
+    assert_eq!(acts.count(), 2, "the stand-in says execute again");
+}
+
+#[tokio::test]
+async fn an_act_that_its_caller_gave_up_is_not_done_again() {
+    let (server, acts) = (one_effect(&[]), Acts::default());
+    let counted = acts.clone();
+    work_until(&server, "/fail", settings(), move |job: JobContext| {
+        let acts = counted.clone();
+        async move {
+            let hasty = Duration::from_millis(50);
+            let first = tokio::time::timeout(hasty, job.effect("e", |_| acts.slowly())).await;
+            assert!(first.is_err());
+            job.effect("e", |_| acts.slowly()).await?;
+            Ok(Completion::default())
+        }
+    })
+    .await;
+    assert_eq!(acts.count(), 1);
+    let error = body_of(&server, "/fail")["error"].as_str().expect("an error").to_owned();
+    assert!(error.contains("may have happened"), "{error}");
+}
+
+#[tokio::test]
+async fn an_act_whose_commit_was_refused_is_not_done_again() {
+    let (server, acts) = (one_effect(&[403]), Acts::default());
+    let counted = acts.clone();
+    work_until(&server, "/fail", settings(), move |job: JobContext| {
+        let acts = counted.clone();
+        async move {
+            job.effect("e", |_| acts.slowly()).await.expect_err("the commit was refused");
+            job.effect("e", |_| acts.slowly()).await?;
+            Ok(Completion::default())
+        }
+    })
+    .await;
+    assert_eq!(acts.count(), 1);
+}
+
+#[tokio::test]
+async fn a_job_is_handed_back_after_its_effect_is_committed_and_no_other_is_begun() {
+    let (server, acts) = (one_effect(&[]), Acts::default());
+    let counted = acts.clone();
+    let hasty = Settings { grace: Duration::ZERO, ..settings() };
+    // It is asked to stop while the first act goes on.
+    work_until(&server, "/effects", hasty, move |job: JobContext| {
+        let acts = counted.clone();
+        async move {
+            job.effect("e", |_| acts.slowly()).await?;
+            job.effect("f", |_| acts.slowly()).await?;
+            Ok(Completion::default())
+        }
+    })
+    .await;
+    assert_eq!(acts.count(), 1);
+    let lines = server.lines();
+    let place = |end: &str| lines.iter().position(|line| line.ends_with(end));
+    assert!(place("/e/commit").is_some() && place("/e/commit") < place("/fail"), "{lines:?}");
+    assert_eq!(body_of(&server, "/fail")["hand_back"], true);
+}
+
+#[tokio::test]
+async fn one_heartbeat_that_hangs_loses_no_lease() {
+    let beats = AtomicUsize::new(0);
+    let server = one_job(move |seen| {
+        let first = seen.line.ends_with("/heartbeat") && beats.fetch_add(1, Ordering::SeqCst) == 0;
+        first.then(silence)
+    });
+    let quick = Settings { lease: Duration::from_secs(1), ..settings() };
+    work_until(&server, "/complete", quick, async |job: JobContext| {
+        job.set_cost(0.25);
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        Ok(Completion::default())
+    })
+    .await;
+    let beat = body_of(&server, "/heartbeat");
+    assert_eq!(beat, json!({"lease_token": "t", "extend_s": 1, "cost": 0.25}));
+    assert_eq!(body_of(&server, "/complete")["cost"], 0.25);
+}
+
+#[tokio::test]
+async fn a_job_made_by_a_job_says_what_led_to_it() {
+    let server = one_job(|_| None);
+    work_until(&server, "/complete", settings(), async |job: JobContext| {
+        job.client().create_job(&NewJob::default()).await?;
+        Ok(Completion::default())
+    })
+    .await;
+    let seen = server.seen();
+    let made = seen.iter().find(|seen| seen.line.ends_with("/jobs")).expect("a job is made");
+    assert_eq!(made.headers["wakepost-chain"], "chain_1");
+    assert_eq!(made.headers["traceparent"], "00-trace-span-01");
+    let others = seen.iter().filter(|seen| !seen.line.ends_with("/jobs"));
+    assert!(others.into_iter().all(|seen| !seen.headers.contains_key("wakepost-chain")));
 }
 
 #[tokio::test]

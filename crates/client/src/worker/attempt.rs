@@ -1,14 +1,22 @@
 //! One run of one job: the handler, its lease, and the report.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinError};
+use tokio::task::{AbortHandle, JoinError, JoinHandle};
+use tokio::time::timeout;
 
+use super::context::Run;
 use super::keep::keep;
 use super::{JobContext, Settings, Stop, Worker};
 use crate::backoff::Backoff;
 use crate::{Client, Completion, Error, Failure, FinishOutcome, LeasedJob};
+
+/// How long effects under way may still take once the job is to be handed back. The rest of that time is for the report.
+const EFFECTS_MAX: Duration = Duration::from_secs(4);
+
+type Ended = Result<Result<Completion, Stop>, JoinError>;
 
 /// Runs a job to its end, or to the loss of its lease.
 pub(super) async fn attempt<W: Worker>(
@@ -20,18 +28,17 @@ pub(super) async fn attempt<W: Worker>(
 ) {
     let job = Arc::new(job);
     let (cancel_asked, cancel) = watch::channel(false);
-    let (replies, in_doubt) = (Arc::default(), Arc::default());
-    let context =
-        JobContext { client: client.clone(), job: job.clone(), cancel, replies, in_doubt };
+    let run = Arc::<Run>::default();
+    let context = JobContext { client: client.clone(), job: job.clone(), cancel, run: run.clone() };
     let work = async {
         if let Some(outcome) = outcome(&worker, context, hand_back).await {
-            report(&client, &job, outcome).await;
+            report(&client, &job, with_cost(outcome, run.cost())).await;
         }
     };
     // Heartbeats go on until the report is in, or it could come too late.
     tokio::select! {
         () = work => {}
-        () = keep(&client, &job, settings.lease_s(), &cancel_asked) => {
+        () = keep(&client, &job, settings.lease_s(), &run, &cancel_asked) => {
             tracing::warn!(job = %job.id, "the lease is lost: the run is dropped");
         }
     }
@@ -43,27 +50,61 @@ async fn outcome<W: Worker>(
     context: JobContext,
     mut hand_back: watch::Receiver<bool>,
 ) -> Option<FinishOutcome> {
-    let worker = worker.clone();
+    let (worker, run) = (worker.clone(), context.run.clone());
     // A task of its own, so that a panic fails one job and not the worker.
     let mut handler = tokio::spawn(async move { worker.run(context).await });
     let _guard = AbortOnDrop(handler.abort_handle());
     // Mapped, since the borrow that it answers must not live on.
     let asked_back = async { hand_back.wait_for(|now| *now).await.map(drop) };
     tokio::select! {
-        ended = &mut handler => match ended {
-            Ok(Ok(completion)) => Some(FinishOutcome::Complete(completion)),
-            Ok(Err(Stop::Failed(failure))) => Some(FinishOutcome::Fail(failure)),
-            Ok(Err(Stop::Ended)) => None,
-            Err(error) => Some(FinishOutcome::Fail(failure(panic_text(error)))),
-        },
-        Ok(()) = asked_back => {
+        ended = &mut handler => outcome_of(ended),
+        Ok(()) = asked_back => hand_over(&run, handler).await,
+    }
+}
+
+/// What a handler's end means.
+fn outcome_of(ended: Ended) -> Option<FinishOutcome> {
+    match ended {
+        Ok(Ok(completion)) => Some(FinishOutcome::Complete(completion)),
+        Ok(Err(Stop::Failed(failure))) => Some(FinishOutcome::Fail(failure)),
+        Ok(Err(Stop::Ended)) => None,
+        Err(error) => Some(FinishOutcome::Fail(failure(panic_text(error)))),
+    }
+}
+
+/// Ends a handler whose job is handed back. An effect under way is seen through first: what happened and was not
+/// committed would be in doubt.
+async fn hand_over(
+    run: &Run,
+    mut handler: JoinHandle<Result<Completion, Stop>>,
+) -> Option<FinishOutcome> {
+    run.effects.close();
+    let ended = tokio::select! {
+        ended = &mut handler => ended,
+        _ = timeout(EFFECTS_MAX, run.effects.idle()) => {
             // It must be over before the job is offered to someone else.
             handler.abort();
-            let _ = handler.await;
-            let stopped = failure("the worker stopped".to_owned());
-            Some(FinishOutcome::Fail(Failure { hand_back: true, ..stopped }))
+            handler.await
         }
+    };
+    match ended {
+        Err(error) if error.is_cancelled() => Some(handed_back()),
+        Ok(Err(Stop::Ended)) if run.effects.has_refused() => Some(handed_back()),
+        ended => outcome_of(ended),
     }
+}
+
+fn handed_back() -> FinishOutcome {
+    let stopped = failure("the worker stopped".to_owned());
+    FinishOutcome::Fail(Failure { hand_back: true, ..stopped })
+}
+
+/// An outcome that does not say what the run cost gets what the run said while it went on.
+fn with_cost(mut outcome: FinishOutcome, so_far: Option<f64>) -> FinishOutcome {
+    let (FinishOutcome::Complete(Completion { cost, .. })
+    | FinishOutcome::Fail(Failure { cost, .. })) = &mut outcome;
+    *cost = cost.or(so_far);
+    outcome
 }
 
 /// Tells the server, again and again if need be: a repeat of the same report changes nothing.

@@ -1,13 +1,13 @@
 //! What a worker can do with its job while it runs.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use tokio::sync::watch;
 
 use super::Stop;
+use super::ledger::Ledger;
 use crate::backoff::Backoff;
 use crate::{Call, Client, Error, LeasedJob, Progress, Reply};
 
@@ -17,16 +17,43 @@ pub struct JobContext {
     pub(super) client: Client,
     pub(super) job: Arc<LeasedJob>,
     pub(super) cancel: watch::Receiver<bool>,
+    pub(super) run: Arc<Run>,
+}
+
+/// What a run has done so far. Its handler, its keeper and its reporter share it.
+#[derive(Default)]
+pub(super) struct Run {
+    pub(super) effects: Ledger,
     /// How many replies it has sent.
-    pub(super) replies: Arc<AtomicU64>,
-    /// The effects of this run of which nobody knows whether they happened.
-    pub(super) in_doubt: Arc<Mutex<HashSet<String>>>,
+    replies: AtomicU64,
+    /// What it has cost.
+    cost: Mutex<Option<f64>>,
+}
+
+impl Run {
+    /// What it has cost so far, if it said so.
+    pub(super) fn cost(&self) -> Option<f64> {
+        *self.cost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl JobContext {
     /// The job.
     pub fn job(&self) -> &LeasedJob {
         &self.job
+    }
+
+    /// A client for what the agent makes in the job's name: jobs that it creates know which job led to them, and go on
+    /// with its trace. (Elsewhere it is the client that the job was leased with.)
+    pub fn client(&self) -> Client {
+        let LeasedJob { chain, traceparent, .. } = &*self.job;
+        self.client.clone().on_behalf_of(chain.as_deref(), traceparent.as_deref())
+    }
+
+    /// Says what the run has cost in all so far. Heartbeats and the end of the run carry it, so that budgets count a
+    /// run that goes on, and one that dies.
+    pub fn set_cost(&self, cost: f64) {
+        *self.run.cost.lock().unwrap_or_else(PoisonError::into_inner) = Some(cost);
     }
 
     /// Whether someone asked for the job to stop. Return soon; an error then makes it `cancelled`.
@@ -64,7 +91,7 @@ impl JobContext {
     pub async fn reply(&self, reply: Reply) -> Result<(), Stop> {
         let (id, token) = (&self.job.id, &self.job.lease_token);
         // An answer may get lost: the repeat is then known by its key.
-        let turn = self.replies.fetch_add(1, Ordering::Relaxed);
+        let turn = self.run.replies.fetch_add(1, Ordering::Relaxed);
         let key = format!("{}:{turn}", self.job.run_id.as_deref().unwrap_or(token));
         self.insist(|| self.client.reply_to_job(id, token, &reply).idempotency_key(&key)).await?;
         Ok(())

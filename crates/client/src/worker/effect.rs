@@ -1,7 +1,6 @@
 //! An irreversible act, done once: begin, act, commit, as one call.
 
 use std::future::Future;
-use std::sync::PoisonError;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,7 +9,7 @@ use serde_json::Value;
 use super::attempt::is_unacceptable;
 use super::stop::with_causes;
 use super::{JobContext, Stop};
-use crate::{Decision, NewEffect, OnDoubt};
+use crate::{Decision, NewEffect};
 
 /// How an act failed. Any error becomes [`ActError::Unknown`], the careful reading, so `?` works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +30,10 @@ impl<E: std::error::Error> From<E> for ActError {
 impl JobContext {
     /// Does an irreversible act once over all runs of the job, and returns what it returned. `act` gets the
     /// idempotency key to pass on. If an earlier run did it, `act` is not called.
+    ///
+    /// Within one run a key is acted on once at a time, and not again after it may have happened (an error other than
+    /// [`ActError::NotDone`], a dropped call, a commit that was refused), unless `on_doubt` is
+    /// [`OnDoubt::Execute`](crate::OnDoubt::Execute).
     pub async fn effect<T, F, R>(&self, effect: impl Into<NewEffect>, act: F) -> Result<T, Stop>
     where
         T: Serialize + DeserializeOwned,
@@ -38,7 +41,7 @@ impl JobContext {
         R: Future<Output = Result<T, ActError>>,
     {
         let effect = effect.into();
-        self.check_doubt(&effect)?;
+        let mut entered = self.run.effects.enter(&effect.key, effect.on_doubt)?;
         let (id, token) = (&self.job.id, &self.job.lease_token);
         let begun = self.insist(|| self.client.begin_effect(id, token, &effect)).await?;
         match begun.decision {
@@ -47,21 +50,24 @@ impl JobContext {
             }),
             // The run is over: the server released the lease, and counts no attempt.
             Decision::InDoubt | Decision::NeedsApproval => Err(Stop::Ended),
-            Decision::Execute => match act(begun.idempotency_key).await {
-                Ok(done) => {
-                    self.commit(&effect.key, serde_json::to_value(&done)).await?;
-                    Ok(done)
+            Decision::Execute => {
+                // From here on it may have happened, whichever way this ends: also where the caller drops it.
+                entered.acts();
+                match act(begun.idempotency_key).await {
+                    Ok(done) => {
+                        self.commit(&effect.key, serde_json::to_value(&done)).await?;
+                        entered.is_settled();
+                        Ok(done)
+                    }
+                    Err(ActError::NotDone(error)) => {
+                        self.insist(|| self.client.abort_effect(id, token, &effect.key, &error))
+                            .await?;
+                        entered.is_settled();
+                        Err(Stop::retry(error))
+                    }
+                    Err(ActError::Unknown(error)) => Err(Stop::retry(error)),
                 }
-                Err(ActError::NotDone(error)) => {
-                    self.insist(|| self.client.abort_effect(id, token, &effect.key, &error))
-                        .await?;
-                    Err(Stop::retry(error))
-                }
-                Err(ActError::Unknown(error)) => {
-                    self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner).insert(effect.key);
-                    Err(Stop::retry(error))
-                }
-            },
+            }
         }
     }
 
@@ -75,17 +81,6 @@ impl JobContext {
             }
             Err(error) => return Err(Stop::of(&error)),
             Ok(_) => {}
-        }
-        Ok(())
-    }
-
-    /// The server lets a run begin again what it has begun itself. If that may have happened, to act again is to act
-    /// twice.
-    fn check_doubt(&self, effect: &NewEffect) -> Result<(), Stop> {
-        let in_doubt = self.in_doubt.lock().unwrap_or_else(PoisonError::into_inner);
-        if effect.on_doubt != Some(OnDoubt::Execute) && in_doubt.contains(&effect.key) {
-            let error = format!("effect {} may have happened in this very run", effect.key);
-            return Err(Stop::retry(error));
         }
         Ok(())
     }

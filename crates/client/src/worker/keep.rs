@@ -5,8 +5,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::context::Run;
 use crate::backoff::Backoff;
-use crate::{Client, LeasedJob};
+use crate::{Client, Extension, LeasedJob};
 
 /// Sends a heartbeat at every third of the lease. Returns when the lease is lost: the server says so, or no
 /// heartbeat got through for as long as a lease lasts.
@@ -14,6 +15,7 @@ pub(super) async fn keep(
     client: &Client,
     job: &LeasedJob,
     lease_s: u64,
+    run: &Run,
     cancel: &watch::Sender<bool>,
 ) {
     let lease = Duration::from_secs(lease_s);
@@ -23,8 +25,10 @@ pub(super) async fn keep(
     loop {
         sleep(pause).await;
         let sent = Instant::now();
-        let call = client.heartbeat(&job.id, &job.lease_token, Some(lease_s));
-        match timeout_at(good_until, call).await {
+        let extension = Extension { extend_s: Some(lease_s), cost: run.cost() };
+        let call = client.heartbeat(&job.id, &job.lease_token, &extension);
+        // One that hangs is given up while there is time for another.
+        match timeout_at(good_until.min(sent + lease / 3), call).await {
             Ok(Ok(beat)) => {
                 // From when it was sent: the server counts from no earlier than that.
                 good_until = sent + lease;
@@ -42,7 +46,11 @@ pub(super) async fn keep(
                     return;
                 }
             }
-            Err(_elapsed) => return,
+            Err(_elapsed) if Instant::now() >= good_until => return,
+            Err(_elapsed) => {
+                tracing::warn!(job = %job.id, "a heartbeat was not answered");
+                pause = Duration::ZERO;
+            }
         }
     }
 }

@@ -25,6 +25,7 @@ mod attempt;
 mod context;
 mod effect;
 mod keep;
+mod ledger;
 mod looping;
 mod stop;
 
