@@ -1,6 +1,19 @@
 // The conformance agent: does the steps that a job's input lists, with nothing but the SDK's public API.
 
-import { Cancelled, Client, done, GiveUp, type Job, NotDone, type OnDoubt, RetryAfter, Worker } from "wakepost";
+import {
+  Cancelled,
+  Client,
+  done,
+  GiveUp,
+  type Job,
+  type NewJob,
+  NotDone,
+  type OnDoubt,
+  RetryAfter,
+  SignatureError,
+  verify,
+  Worker,
+} from "wakepost";
 
 interface Step {
   effect?: string;
@@ -26,6 +39,13 @@ interface Step {
   throw?: string;
   result?: unknown;
   cost?: number;
+  spent?: number;
+  create?: NewJob;
+  verify?: string;
+  secrets?: string[];
+  headers?: [string, string][];
+  body?: string;
+  now?: number;
 }
 
 type Steps = Job<{ steps: Step[] }>;
@@ -50,10 +70,14 @@ process.exit(0);
 
 async function doSteps(job: Steps): Promise<unknown> {
   const effects: Record<string, unknown> = {};
+  const verified: Record<string, boolean> = {};
   const first: number = job.saved?.next ?? 0;
-  for (const [index, step] of job.input.steps.entries()) {
+  for (const [index, step] of stepsOf(job).entries()) {
     if (index < first) continue;
-    if (step.effect !== undefined) effects[step.effect] = await doEffect(job, step.effect, step);
+    if (step.verify !== undefined) verified[step.verify] = isGood(step);
+    else if (step.create !== undefined) await job.client.createJob(step.create);
+    else if (step.spent !== undefined) job.cost = step.spent;
+    else if (step.effect !== undefined) effects[step.effect] = await doEffect(job, step.effect, step);
     else if (step.at !== undefined) await rendezvous(job, step.at);
     else if (step.checkpoint) await job.checkpoint({ next: index + 1 });
     else if (step.progress !== undefined) await tellProgress(job, step.progress, step);
@@ -66,7 +90,25 @@ async function doSteps(job: Steps): Promise<unknown> {
     else if (step.throw !== undefined) throw new RangeError(step.throw);
     else throw new GiveUp(`step ${index} is not known: ${Object.keys(step).join(", ")}`);
   }
-  return { effects, attempt: job.attempt };
+  return { effects, attempt: job.attempt, ...(Object.keys(verified).length > 0 ? { verified } : {}) };
+}
+
+/** A job made through the API has them as its input, a message as its text. */
+function stepsOf(job: Steps): Step[] {
+  const { steps } = job.input ?? (JSON.parse(job.envelope?.message?.text ?? "") as { steps: Step[] });
+  return steps;
+}
+
+function isGood({ headers, body, secrets, now }: Step): boolean {
+  const given: Record<string, string[]> = {};
+  for (const [name, value] of headers ?? []) (given[name] ??= []).push(value);
+  try {
+    verify(given, body ?? "", secrets ?? [], { now: (now ?? 0) * 1000 });
+    return true;
+  } catch (error) {
+    if (error instanceof SignatureError) return false;
+    throw error;
+  }
 }
 
 function doEffect(job: Steps, key: string, step: Step): Promise<unknown> {
@@ -87,6 +129,8 @@ function doEffect(job: Steps, key: string, step: Step): Promise<unknown> {
     if (step.inside !== undefined) await rendezvous(job, step.inside);
     return JSON.parse(text) as unknown;
   };
+  // The control of the kill trials: what an agent without the ledger would do.
+  if (process.env["AGENT_WITHOUT_LEDGER"]) return act("none");
   return job.effect(key, act, {
     ...(step.description === undefined ? {} : { description: step.description }),
     ...(step.on_doubt === undefined ? {} : { onDoubt: step.on_doubt }),

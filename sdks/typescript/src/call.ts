@@ -30,6 +30,8 @@ export interface Request {
   /** Whether a repeat changes nothing more than the first did. */
   repeatable: boolean;
   idempotencyKey?: string;
+  /** Further headers. */
+  headers?: Record<string, string>;
   /** How long the server is asked to wait before it answers. */
   waitMs?: number;
 }
@@ -52,7 +54,7 @@ export async function send<T>(to: Destination, request: Request, options: CallOp
 }
 
 function prepare(to: Destination, request: Request): RequestInit {
-  const headers: Record<string, string> = { accept: "application/json", ...to.headers };
+  const headers: Record<string, string> = { accept: "application/json", ...request.headers, ...to.headers };
   if (request.idempotencyKey !== undefined) headers["idempotency-key"] = request.idempotencyKey;
   // A redirect is an answer like any other, so that the key goes nowhere else.
   const init: RequestInit = { method: request.method, headers, redirect: "manual" };

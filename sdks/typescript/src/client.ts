@@ -53,6 +53,14 @@ export interface CreateOptions extends CallOptions {
   idempotencyKey?: string;
 }
 
+/** Which run asks: a {@link LeasedJob} is one. */
+export interface Asker {
+  /** What the run was given to pass on. */
+  chain?: string | null;
+  /** Its place in the trace. */
+  traceparent?: string | null;
+}
+
 /**
  * A Wakepost server, as one key sees it.
  *
@@ -61,7 +69,10 @@ export interface CreateOptions extends CallOptions {
  */
 export class Client {
   readonly #to: Destination;
+  readonly #options: ClientOptions;
   readonly #tenant: string | undefined;
+  /** The headers that say which run makes a job. */
+  #asker: Record<string, string> = {};
 
   constructor(options: ClientOptions = {}) {
     const url = options.url ?? process.env["WAKEPOST_URL"];
@@ -69,6 +80,7 @@ export class Client {
     if (!url) throw new TypeError("give the server's url, or set WAKEPOST_URL");
     if (!key) throw new TypeError("give a key, or set WAKEPOST_KEY");
     if (!/^[\x21-\x7e]+$/.test(key)) throw new TypeError("the key has characters that no key has");
+    this.#options = { ...options, url, key };
     this.#tenant = options.tenant;
     this.#to = {
       url: baseUrl(url),
@@ -84,9 +96,20 @@ export class Client {
     return this.#to.url;
   }
 
+  /**
+   * The same client, but jobs that it creates know which run made them, and go on with its trace. So agents that call
+   * each other without end are stopped. `job.client` is one.
+   */
+  onBehalfOf(run: Asker): Client {
+    const client = new Client(this.#options);
+    if (run.chain) client.#asker["wakepost-chain"] = run.chain;
+    if (run.traceparent) client.#asker["traceparent"] = run.traceparent;
+    return client;
+  }
+
   /** `POST /jobs` */
   async createJob(job: NewJob, options: CreateOptions = {}): Promise<JobView> {
-    return this.#create("/jobs", job, options);
+    return this.#create("/jobs", job, options, this.#asker);
   }
 
   /** `POST /jobs`, with up to 1,000: all or none. */
@@ -95,8 +118,8 @@ export class Client {
     // The API takes one or the other. Where every job has a dedup key, a repeat is harmless by those.
     const made =
       keyed === 0 || options.idempotencyKey !== undefined
-        ? this.#create<{ data: JobView[] }>("/jobs", jobs, options)
-        : this.#post<{ data: JobView[] }>("/jobs", jobs, keyed === jobs.length, options);
+        ? this.#create<{ data: JobView[] }>("/jobs", jobs, options, this.#asker)
+        : this.#post<{ data: JobView[] }>("/jobs", jobs, keyed === jobs.length, options, this.#asker);
     return (await made).data;
   }
 
@@ -221,9 +244,9 @@ export class Client {
     return this.#create(at("jobs", id, "replay"), replay, options);
   }
 
-  #create<T>(path: string, body: unknown, options: CreateOptions): Promise<T> {
+  #create<T>(path: string, body: unknown, options: CreateOptions, headers = {}): Promise<T> {
     const idempotencyKey = options.idempotencyKey ?? randomUUID();
-    return this.#send({ method: "POST", path, body, repeatable: true, idempotencyKey }, options);
+    return this.#send({ method: "POST", path, body, repeatable: true, idempotencyKey, headers }, options);
   }
 
   /** A call about a lease. Only the lease's own fields are taken from it: it may be a whole job. */
@@ -238,8 +261,14 @@ export class Client {
     return this.#post(at("jobs", lease.id, verb), body, repeatable, options);
   }
 
-  #post<T>(path: string, body: unknown, repeatable: boolean, options?: CallOptions): Promise<T> {
-    return this.#send({ method: "POST", path, body, repeatable }, options);
+  #post<T>(
+    path: string,
+    body: unknown,
+    repeatable: boolean,
+    options?: CallOptions,
+    headers = {},
+  ): Promise<T> {
+    return this.#send({ method: "POST", path, body, repeatable, headers }, options);
   }
 
   #send<T>(request: Request, options: CallOptions = {}): Promise<T> {

@@ -5,7 +5,7 @@ import { Cancelled, withCauses } from "./errors.js";
 import type { LeasedJob } from "./types.js";
 import { type Handler, report } from "./worker/attempt.js";
 import { Job } from "./worker/job.js";
-import { completed, failed, type Outcome } from "./worker/outcome.js";
+import { completed, failed, type Outcome, withCost } from "./worker/outcome.js";
 import { Run } from "./worker/run.js";
 
 /** The largest job that is read. */
@@ -31,7 +31,7 @@ export async function execJob<Input = any>(handler: Handler<Input>): Promise<nev
   // A handler that waits for its signal alone leaves Node nothing to wait for: it would end the process.
   setInterval(() => {}, 60_000);
   process.on("SIGTERM", () => run.cancel(new Cancelled("the command was asked to stop")));
-  const outcome = await outcomeOf(new Job(client, leased, run), handler);
+  const outcome = withCost(await outcomeOf(new Job(client, leased, run), handler), run.cost);
   process.exit(run.isOver ? 0 : await tell(client, leased, run, outcome));
 }
 

@@ -1,7 +1,7 @@
 // The TypeScript SDK of Wakepost: a client, a worker, the two ways to be called, and a verifier.
 
 export type { CallOptions } from "./call.js";
-export { Client, type ClientOptions, type CreateOptions } from "./client.js";
+export { type Asker, Client, type ClientOptions, type CreateOptions } from "./client.js";
 export { Cancelled, type FieldError, LeaseLost, type Problem, Unreachable, WakepostError } from "./errors.js";
 export { execJob } from "./exec.js";
 export { type Posted, type PushOptions, verifyJob } from "./push.js";

@@ -43,6 +43,8 @@ export interface NewJob {
   cancel_on?: { type: string };
   executor?: Executor;
   max_attempts?: number;
+  /** `draft`: a person must agree before it acts. */
+  mode?: "auto" | "draft";
 }
 
 /** One effect of a job. */
@@ -63,6 +65,16 @@ export interface Run {
   ended_at: string | null;
   outcome: string | null;
   error: string | null;
+  /** What it cost in all, if it said so. */
+  cost?: number | null;
+}
+
+/** Work that led to other work. */
+export interface ChainLink {
+  id: string;
+  kind: string;
+  status: Status;
+  hops: number;
 }
 
 /** One job, as those see it who create, watch and steer it. */
@@ -84,6 +96,8 @@ export interface JobView {
   finished_at: string | null;
   subject: string | null;
   order_key: string | null;
+  /** Whether a person must agree before it acts, by its maker's word. */
+  mode?: string | null;
   flags: string[];
   waiting_on: unknown;
   superseded_by: string | null;
@@ -92,16 +106,29 @@ export interface JobView {
   scope: string | null;
   lease: { worker: string; expires_at: string } | null;
   last_error: string | null;
+  /** What its agent gets; only where one job is asked for, as all that may be missing here. */
+  input?: unknown;
   result?: unknown;
   reply?: string | null;
   checkpoint?: unknown;
   cost?: number | null;
   effects?: Effect[];
   runs?: Run[];
+  /** The jobs that led to it, the nearest first. */
+  chain?: ChainLink[];
+  /** What to do next. */
+  next_action?: string;
   trace_id: string | null;
   replayed_as?: string | null;
+  /** The event that would cancel it. */
+  cancel_on?: { type: string } | null;
+  /** The schedule that made it, and which of its ticks did. */
+  schedule_id?: string | null;
+  scheduled_for?: string | null;
   /** Signs the requests to the job's own http executor; shown once, by the call that made the job. */
   executor_secret?: string;
+  /** Signs the job's callback; shown once, by the call that made the job. */
+  callback_secret?: string;
   /** Whether the job had been made before, under the same dedup key. */
   duplicate?: boolean;
 }
@@ -165,10 +192,15 @@ export interface LeasedJob<Input = any> extends Lease {
   events?: Envelope[];
   /** The input, for a job made through the API. */
   input: Input;
+  /** The tick that made it, for a job of a schedule. */
+  scheduled_for?: string;
   /** What an earlier run saved; null: nothing. */
   checkpoint: any;
   scope: string;
+  /** Its place in the trace. */
   traceparent: string;
+  /** What to send along as `wakepost-chain` with whatever leads to further work. */
+  chain: string;
 }
 
 /** Which jobs to lease, and for how long. */

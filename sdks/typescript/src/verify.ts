@@ -174,7 +174,7 @@ function decodeSignature(text: string): Buffer | undefined {
 
 /** Base64 with its padding or without: people copy keys by hand. */
 function decodeKey(text: string): Buffer | undefined {
-  const bare = text.replace(/={1,2}$/, "");
+  const bare = text.replace(/=+$/, "");
   const bytes = Buffer.from(bare, "base64");
   return bytes.toString("base64").replace(/=+$/, "") === bare ? bytes : undefined;
 }

@@ -19,7 +19,16 @@ import {
 import { startReceiver } from "./support/receiver.mjs";
 import { gate, until } from "./support/waiting.mjs";
 
-const JOB = { id: "job_1", run_id: "run_1", lease_token: "t", attempt: 1, kind: "k", input: { n: 1 } };
+const JOB = {
+  id: "job_1",
+  run_id: "run_1",
+  lease_token: "t",
+  attempt: 1,
+  kind: "k",
+  input: { n: 1 },
+  chain: "chain_1",
+  traceparent: "00-trace-span-01",
+};
 const EXECUTE = { status: 200, body: { decision: "execute", idempotency_key: "eff_1" } };
 const problem = (status, code) => ({ status, body: { status, code, title: "T" } });
 
@@ -359,3 +368,102 @@ function untilTold(job) {
     job.signal.addEventListener("abort", () => reject(job.signal.reason));
   });
 }
+
+test("an act whose commit was refused is not done again in the same run", async (t) => {
+  const server = await oneJob(t, ({ path }) => {
+    if (path.endsWith("/effects")) return EXECUTE;
+    return path.endsWith("/commit") && problem(403, "forbidden");
+  });
+  let acts = 0;
+  await workUntil(server, "/fail", async (job) => {
+    await assert.rejects(job.effect("e", () => ++acts));
+    await job.effect("e", () => ++acts);
+  });
+  assert.equal(acts, 1);
+  assert.match(bodyOf(server, "/fail").error, /may have happened in this run/);
+});
+
+test("an act that was allowed while the worker stops is done and committed, and no other is begun", async (t) => {
+  const asked = gate();
+  const stopped = gate();
+  const server = await oneJob(t, async ({ path }) => {
+    if (!path.endsWith("/effects")) return undefined;
+    asked.open();
+    await stopped.opened;
+    return EXECUTE;
+  });
+  let acts = 0;
+  const client = new Client({ url: server.url, key: "k" });
+  const worker = new Worker(client, { name: "w", signals: false, graceS: 0, waitS: 1, warn: () => {} }, async (job) => {
+    job.signal.addEventListener("abort", () => stopped.open());
+    await job.effect("e", () => ++acts);
+    await job.effect("f", () => ++acts);
+  });
+  const running = worker.run();
+  await asked.opened;
+  worker.stop();
+  await running;
+  assert.equal(acts, 1);
+  assert.equal(ending(server, "/e/commit").length, 1);
+  assert.equal(ending(server, "/abort").length, 0);
+  assert.deepEqual(bodyOf(server, "/fail"), { lease_token: "t", error: "the worker stopped", hand_back: true });
+});
+
+test("a run that is to be handed back saves its state, and ends there", async (t) => {
+  const begun = gate();
+  const server = await oneJob(t);
+  const client = new Client({ url: server.url, key: "k" });
+  let wentOn = false;
+  const worker = new Worker(client, { name: "w", signals: false, graceS: 0, waitS: 1, warn: () => {} }, async (job) => {
+    begun.open();
+    await new Promise((resolve) => job.signal.addEventListener("abort", resolve));
+    await job.checkpoint({ page: 7 });
+    wentOn = true;
+  });
+  const running = worker.run();
+  await begun.opened;
+  worker.stop();
+  await running;
+  assert.deepEqual(bodyOf(server, "/checkpoint"), { lease_token: "t", state: { page: 7 } });
+  assert.equal(bodyOf(server, "/fail").hand_back, true);
+  assert.equal(wentOn, false);
+});
+
+test("one heartbeat that hangs loses no lease, and beats carry the cost so far", async (t) => {
+  let beats = 0;
+  const forever = gate();
+  const server = await oneJob(t, async ({ path }) => {
+    if (path.endsWith("/heartbeat") && beats++ === 0) await forever.opened;
+  });
+  await workUntil(
+    server,
+    "/complete",
+    async (job) => {
+      job.cost = 0.25;
+      await new Promise((resolve) => setTimeout(resolve, 1500));
+    },
+    { leaseS: 1 },
+  );
+  forever.open();
+  assert.deepEqual(bodyOf(server, "/heartbeat"), { lease_token: "t", extend_s: 1, cost: 0.25 });
+  assert.deepEqual(bodyOf(server, "/complete"), { lease_token: "t", cost: 0.25 });
+});
+
+test("jobs that a job makes say what led to them", async (t) => {
+  const server = await oneJob(t, ({ path }) => path.endsWith("/jobs") && { status: 201, body: { id: "job_2", data: [] } });
+  await workUntil(server, "/complete", async (job) => {
+    await job.client.createJob({ input: 1, mode: "draft" });
+    await job.client.createJobs([{ input: 1 }]);
+    await job.client.createJobs([{ input: 1, dedup_key: "d" }]);
+    return job.chain;
+  });
+  const made = ending(server, "/jobs");
+  assert.equal(made.length, 3);
+  for (const { headers } of made) {
+    assert.equal(headers["wakepost-chain"], "chain_1");
+    assert.equal(headers["traceparent"], "00-trace-span-01");
+  }
+  assert.equal(made[0].body.mode, "draft");
+  assert.equal(bodyOf(server, "/complete").result, "chain_1");
+  assert.equal(ending(server, "/lease")[0].headers["wakepost-chain"], undefined);
+});

@@ -5,7 +5,7 @@ import { WakepostError, withCauses } from "../errors.js";
 import type { LeasedJob } from "../types.js";
 import { Job } from "./job.js";
 import { keep } from "./keep.js";
-import { completed, failed, type Outcome } from "./outcome.js";
+import { completed, failed, type Outcome, withCost } from "./outcome.js";
 import { Run } from "./run.js";
 
 /** Does one job. What it returns is the result, or a `done(…)`. */
@@ -45,7 +45,7 @@ async function work<Input>(
   if (run.lost.aborted) warn(`the lease of ${leased.id} is lost: the run is dropped`);
   if (run.isOver) return;
   try {
-    await report(client, leased, run, outcome);
+    await report(client, leased, run, withCost(outcome, run.cost));
   } catch (error) {
     warn(`the outcome of ${leased.id} was not recorded: ${withCauses(error)}`);
   }

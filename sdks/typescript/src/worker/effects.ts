@@ -16,7 +16,7 @@ export class Effects {
   readonly #run: Run;
   /** Acts under way: to the server, a second begin in the same run is a repeat of the first. */
   readonly #acting = new Map<string, Promise<unknown>>();
-  /** Acts of this run that may have happened. */
+  /** Acts of this run that may have happened, and of which the server was not told. */
   readonly #inDoubt = new Set<string>();
 
   constructor(client: Client, lease: Lease, run: Run) {
@@ -48,8 +48,9 @@ export class Effects {
       case "skip":
         return (begun.result ?? null) as T;
       case "execute":
-        // The answer may have come after the lease was given up.
-        this.#run.check();
+        // The answer may have come after the lease was given up. Nothing else is asked: an act that was allowed and
+        // not done would be in doubt for nothing.
+        this.#run.lost.throwIfAborted();
         return this.#act(key, begun.idempotency_key, act);
       default:
         return this.#end(key, begun.decision);
@@ -57,14 +58,13 @@ export class Effects {
   }
 
   async #act<T>(key: string, idempotencyKey: string, act: Act<T>): Promise<T> {
+    // Noted before anything happens, so that however this ends, it is not done again unless the server was told.
+    this.#inDoubt.add(key);
     let result: string;
     try {
       result = asJson(await act(idempotencyKey));
     } catch (error) {
-      if (!(error instanceof NotDone)) {
-        this.#inDoubt.add(key);
-        throw error;
-      }
+      if (!(error instanceof NotDone)) throw error;
       const why = withCauses(error);
       await this.#run.insist((options) => this.#client.abortEffect(this.#lease, key, why, options));
       this.#inDoubt.delete(key);

@@ -20,6 +20,7 @@ export class Job<Input = any> {
   readonly #run: Run;
   readonly #effects: Effects;
   #replies = 0;
+  #own: Client | undefined;
 
   /** The job as the server handed it over, under the API's own names. */
   readonly leased: LeasedJob<Input>;
@@ -75,9 +76,34 @@ export class Job<Input = any> {
     return this.leased.checkpoint ?? null;
   }
 
+  /** The tick that made it, for a job of a schedule. */
+  get scheduledFor(): string | null {
+    return this.leased.scheduled_for ?? null;
+  }
+
   /** Its place in the trace, to pass on. */
   get traceparent(): string {
     return this.leased.traceparent;
+  }
+
+  /** What to pass on, as the header `wakepost-chain`, with whatever leads to further work. */
+  get chain(): string {
+    return this.leased.chain;
+  }
+
+  /** A client for what the agent makes in the job's name: jobs that it creates know which job led to them. */
+  get client(): Client {
+    this.#own ??= this.#client.onBehalfOf(this.leased);
+    return this.#own;
+  }
+
+  /** What the run has cost so far. Set it; heartbeats and the end of the run carry it. */
+  get cost(): number | undefined {
+    return this.#run.cost;
+  }
+
+  set cost(cost: number | undefined) {
+    this.#run.cost = cost;
   }
 
   /**
@@ -107,10 +133,14 @@ export class Job<Input = any> {
     );
   }
 
-  /** Saves the agent's own state, which the next run gets as `saved` if this one does not finish. */
+  /**
+   * Saves the agent's own state, which the next run gets as `saved` if this one does not finish. A run that is to be
+   * handed back ends here, with the state saved.
+   */
   async checkpoint(state: unknown): Promise<void> {
-    this.#run.check();
+    this.#run.checkLive();
     await this.#run.insist((options) => this.#client.checkpoint(this.leased, state, options));
+    this.#run.check();
   }
 
   /** Tells how the work goes. A word that does not get through is dropped. */

@@ -7,7 +7,7 @@ import type { Lease } from "../types.js";
 import type { Run } from "./run.js";
 
 /** The shortest time that a heartbeat is given, however short the lease. */
-const BEAT_MS_MIN = 1_000;
+const BEAT_MS_MIN = 200;
 
 /**
  * Sends a heartbeat at every third of the lease until `done`. The run is told when someone asks for it to stop, and
@@ -35,7 +35,8 @@ export async function keep(
     const timeoutMs = Math.min(left, Math.max(leaseMs / 3, BEAT_MS_MIN));
     try {
       const options = { signal: done, timeoutMs, retries: 0 };
-      const beat = await client.heartbeat(lease, { extend_s: leaseS }, options);
+      const cost = run.cost === undefined ? {} : { cost: run.cost };
+      const beat = await client.heartbeat(lease, { extend_s: leaseS, ...cost }, options);
       // From when it was sent: the server counts from no earlier than that.
       goodUntil = sent + leaseMs;
       backoff = new Backoff();
@@ -45,7 +46,8 @@ export async function keep(
       if (done.aborted) return;
       if (error instanceof WakepostError && [404, 409].includes(error.status)) return run.lose();
       warn(`a heartbeat of ${lease.id} did not get through: ${withCauses(error)}`);
-      waitMs = Math.min(backoff.nextMs(), leaseMs / 3);
+      // Soon: of a short lease, one that hung has used up a third.
+      waitMs = Math.min(backoff.nextMs(), leaseMs / 12);
       if (performance.now() + waitMs >= goodUntil) waitMs = Math.max(goodUntil - performance.now(), 0);
     }
   }

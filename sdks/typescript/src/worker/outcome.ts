@@ -80,3 +80,10 @@ export function failed(error: unknown, stopped: boolean): Outcome {
   }
   return { fail: { error: withCauses(error) } };
 }
+
+/** An outcome that does not say what the run cost gets what the run said while it went on. */
+export function withCost(outcome: Outcome, cost: number | undefined): Outcome {
+  if (cost === undefined) return outcome;
+  if ("fail" in outcome) return { fail: { cost, ...outcome.fail } };
+  return { complete: { cost, ...outcome.complete } };
+}

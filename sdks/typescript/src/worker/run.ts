@@ -15,6 +15,8 @@ export class Run {
   readonly #lost = new AbortController();
   #stopped = false;
   #ended = false;
+  /** What it has cost so far, which heartbeats and its end carry. */
+  cost: number | undefined;
 
   /** @param retries how often a call that must be answered is repeated; the lease's end bounds it in any case. */
   constructor(readonly retries: number) {
@@ -64,10 +66,16 @@ export class Run {
     this.#told.abort(reason);
   }
 
+  /** Refuses a call once the job is no longer this run's. */
+  checkLive(): void {
+    this.#lost.signal.throwIfAborted();
+    if (this.#ended) throw this.#told.signal.reason;
+  }
+
   /** Refuses a call that would begin something, once the run should be over. */
   check(): void {
-    this.#lost.signal.throwIfAborted();
-    if (this.#ended || this.#stopped) throw this.#told.signal.reason;
+    this.checkLive();
+    if (this.#stopped) throw this.#told.signal.reason;
   }
 
   /** Makes a call and insists on an answer. What a refusal says about the lease is heeded. */
