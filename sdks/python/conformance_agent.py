@@ -19,7 +19,18 @@ from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "src"))
 
-from wakepost import Cancelled, Client, Done, GiveUp, Job, NotDone, Retry, Worker
+from wakepost import (
+    Cancelled,
+    Client,
+    Done,
+    GiveUp,
+    Job,
+    NotDone,
+    Retry,
+    VerificationError,
+    Worker,
+    verify,
+)
 
 RECEIVER = os.environ.get("RECEIVER_URL", "")
 #: A rendezvous may be held for as long as a test lasts.
@@ -53,19 +64,31 @@ class Steps:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.effects: dict[str, Any] = {}
+        self.verified: dict[str, bool | None] = {}
+
+    def steps(self) -> list[dict[str, Any]]:
+        """A job made through the API has them as its input, a message as its text."""
+        if self.job.input is not None:
+            return self.job.input["steps"]
+        assert self.job.envelope is not None
+        return json.loads(self.job.envelope["message"]["text"])["steps"]
 
     def run(self) -> Done:
-        steps = self.job.input["steps"]
+        steps = self.steps()
         first = (self.job.checkpoint_state or {}).get("next", 0)
         for index in range(first, len(steps)):
             step = steps[index]
             if "result" in step:
                 return Done(step["result"], step.get("reply"), step.get("cost"))
             self.do(step, index)
-        return Done({"effects": self.effects, "attempt": self.job.attempt})
+        verified = {"verified": self.verified} if self.verified else {}
+        return Done({"effects": self.effects, "attempt": self.job.attempt, **verified})
 
     def do(self, step: dict[str, Any], index: int) -> None:
-        known: dict[str, Callable[[dict[str, Any]], None]] = {
+        known: dict[str, Callable[[dict[str, Any]], object]] = {
+            "verify": self.verify,
+            "create": lambda step: self.job.client.create_job(**step["create"]),
+            "spent": self.spend,
             "effect": self.effect,
             "at": lambda step: meet(self.job, step["at"]),
             "checkpoint": lambda _: self.job.checkpoint({"next": index + 1}),
@@ -79,7 +102,8 @@ class Steps:
         }
         for name, act in known.items():
             if name in step:
-                return act(step)
+                act(step)
+                return
         raise GiveUp(f"there is no such step: {step}")
 
     def effect(self, step: dict[str, Any]) -> None:
@@ -98,9 +122,32 @@ class Steps:
                 meet(job, step["inside"])
             return json.loads(text) if text.strip() else None
 
+        if os.environ.get("AGENT_WITHOUT_LEDGER"):
+            # The control of the kill trials: what an agent without the ledger would do.
+            self.effects[key] = act("none")
+            return
         self.effects[key] = job.effect(
             key, act, description=step.get("description"), on_doubt=step.get("on_doubt")
         )
+
+    def verify(self, step: dict[str, Any]) -> None:
+        try:
+            verify(
+                [tuple(pair) for pair in step["headers"]],
+                step["body"].encode(),
+                step["secrets"],
+                now=step["now"],
+            )
+            good: bool | None = True
+        except VerificationError:
+            good = False
+        except RuntimeError:
+            # Ed25519 needs a package that is not everywhere.
+            good = None
+        self.verified[step["verify"]] = good
+
+    def spend(self, step: dict[str, Any]) -> None:
+        self.job.cost = step["spent"]
 
     def progress(self, step: dict[str, Any]) -> None:
         self.job.progress(step["progress"], percent=step.get("percent"), step=step.get("step"))

@@ -34,7 +34,7 @@ class Gateway:
         arguments = ["serve", "--listen", self._listen, "--data-dir", str(self.directory / "data")]
         self._process = subprocess.Popen(
             [os.environ["WAKEPOST_BIN"], *arguments, "--config", str(self._config)],
-            env={**os.environ, "WAKEPOST_ADMIN_KEY": KEY},
+            env={**_environment(), "WAKEPOST_ADMIN_KEY": KEY},
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -79,6 +79,16 @@ class Gateway:
             return job if job["status"] in wanted else None
 
         return wait_for(there, f"{job_id} to be {sorted(wanted)}")
+
+
+def _environment():
+    """Ours, without what would be a setting of the server."""
+    settings = {"DATABASE_URL", "WEBHOOK_BASE_URL", "APP_URL", "URL"}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in settings and not name.startswith("WAKEPOST_")
+    }
 
 
 @unittest.skipUnless(os.environ.get("WAKEPOST_BIN"), "WAKEPOST_BIN names no server")

@@ -140,6 +140,24 @@ class Calling(unittest.TestCase):
         with self.assertRaises(Unreachable):
             client.cancel("job_1")
 
+    def test_a_path_that_is_one_text_is_a_mistake_and_nothing_is_sent(self):
+        stub, client = self.stub(ok())
+        with self.assertRaisesRegex(TypeError, "list of its parts"):
+            client.call("GET", "stats")
+        self.assertEqual(stub.requests, [])
+
+    def test_jobs_made_on_behalf_of_a_run_say_what_led_to_them(self):
+        stub, client = self.stub(ok({"id": "job_1", "data": []}))
+        asking = client.on_behalf_of("chain_1", "00-trace-span-01")
+        asking.create_job({}, mode="draft")
+        asking.create_jobs([{"input": 1}])
+        asking.get_job("job_1")
+        client.create_job({})
+        told = [(h.get("wakepost-chain"), h.get("traceparent")) for _, _, h, _ in stub.requests]
+        both = ("chain_1", "00-trace-span-01")
+        self.assertEqual(told, [both, both, (None, None), (None, None)])
+        self.assertEqual(stub.requests[0][3], {"mode": "draft", "input": {}})
+
     def test_approvals_name_each_proposal(self):
         stub, client = self.stub(ok({"id": "job_1", "status": "pending"}))
         client.approve("job_1", {"mail:welcome": "abc"}, note="fine")

@@ -145,6 +145,14 @@ class Working(WithWorkers):
 
         self.assertEqual(self.outcome(handler)["result"], {"at": 7})
 
+    def test_a_job_made_by_a_job_knows_what_led_to_it(self):
+        def handler(job):
+            made = job.client.create_job({}, kind=self.kind + "2")
+            return [made["parent_id"], made["hops"], made["trace_id"], job.scheduled_for]
+
+        job = self.outcome(handler)
+        self.assertEqual(job["result"], [job["id"], 1, job["trace_id"], None])
+
     def test_a_lease_is_kept_alive_while_its_job_runs(self):
         def handler(job):
             time.sleep(3)
@@ -566,14 +574,18 @@ class Insisting(unittest.TestCase):
         self.assertEqual((acts, stub.bodies("fail")), ([], []))
 
     def test_an_effect_that_needs_approval_ends_the_run_quietly(self):
-        decision = {"decision": "needs_approval", "idempotency_key": "k", "proposal_hash": "h"}
-        acts = []
-        stub = self.work(
-            lambda job: job.effect("mail", lambda: acts.append(1), description="a mail"),
-            effects=[ok(decision)],
-        )
-        self.assertEqual(stub.bodies("effects")[0]["description"], "a mail")
-        self.assertEqual((acts, stub.bodies("complete"), stub.bodies("fail")), ([], [], []))
+        for word in ("needs_approval", "in_doubt"):
+            decision = {"decision": word, "idempotency_key": "k", "proposal_hash": "h"}
+            acts = []
+            with self.subTest(word), self.assertNoLogs("wakepost", "WARNING"):
+                stub = self.work(
+                    lambda job, acts=acts: job.effect(
+                        "mail", lambda: acts.append(1), description="a mail"
+                    ),
+                    effects=[ok(decision)],
+                )
+                self.assertEqual(stub.bodies("effects")[0]["description"], "a mail")
+                self.assertEqual((acts, stub.bodies("complete"), stub.bodies("fail")), ([], [], []))
 
 
 class CallingAnAct(unittest.TestCase):

@@ -12,7 +12,19 @@ from typing import Any
 from .async_job import run_handler
 from .backoff import Backoff
 from .core import write_json
-from .ending import Done, Dropped, Failed, GiveUp, Retry, RunEnded, Unknown, done_of, failed_of
+from .ending import (
+    Done,
+    Dropped,
+    Failed,
+    GiveUp,
+    InDoubt,
+    NeedsApproval,
+    Retry,
+    RunEnded,
+    Unknown,
+    done_of,
+    failed_of,
+)
 from .errors import LeaseLost, WakepostError
 from .job import Job
 from .run import Run
@@ -40,6 +52,10 @@ def outcome_of(
     except Dropped as error:
         if run.is_handing_back:
             return Failed("the worker stopped", hand_back=True)
+        return None if run.is_lost else failed_of(error)
+    except (InDoubt, NeedsApproval) as error:
+        # Nothing went wrong: the server ended the run, and a person decides.
+        log.info("a run of %s ended: %s", run.id, error)
         return None if run.is_lost else failed_of(error)
     except BaseException as error:
         # All of them: what would end the thread must be reported, not waited out.

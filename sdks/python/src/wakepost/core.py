@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import ssl
@@ -48,6 +49,17 @@ class Core:
         self._key = key
         self.tenant = tenant
         self.timeout_s = timeout_s
+        #: The headers that say which run makes a job.
+        self._asker: dict[str, str] = {}
+
+    def on_behalf_of(self, chain: str | None, traceparent: str | None = None) -> Self:
+        """The same client, but jobs that it makes know which run made them: by the `chain` it was given.
+
+        So agents that call each other without end are stopped. `job.client` is one. They share connections.
+        """
+        client = copy.copy(self)
+        client._asker = given(**{"wakepost-chain": chain or None, "traceparent": traceparent or None})
+        return client
 
     @property
     def url(self) -> str:
@@ -76,16 +88,18 @@ class Core:
         *,
         query: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         repeat: bool | None = None,
         timeout_s: float | None = None,
     ) -> Any:
-        """Sends a call under `/api/v1` and returns its answer.
+        """Sends a call under `/api/v1` and returns its answer. `path` is its parts: `["jobs", job_id]`.
 
         `repeat` says that sending it twice is harmless: it is then repeated if no answer comes, or the
         server has trouble. Unless told, only a call with an idempotency key is.
         """
         target = self._target(path, query or {})
         headers = {
+            **(headers or {}),
             "Authorization": f"Bearer {self._key}",
             "Accept": "application/json",
             "User-Agent": f"wakepost-python/{VERSION}",
@@ -111,6 +125,9 @@ class Core:
                 time.sleep(max(backoff.next(), min(error.retry_after_s or 0.0, LAST_S)))
 
     def _target(self, path: Sequence[str], query: Mapping[str, Any]) -> str:
+        if isinstance(path, str):
+            # It is a sequence too: of characters.
+            raise TypeError(f'the path must be a list of its parts, such as ["stats"], not {path!r}')
         for part in path:
             if part in ("", ".", ".."):
                 raise ValueError(f"{part!r} is not an id")

@@ -41,8 +41,13 @@ class JobFacts:
         self.checkpoint_state: Any = leased.get("checkpoint")
         #: The scope of its effects.
         self.scope: str = leased.get("scope") or ""
+        #: The tick that made it, for a job of a schedule.
+        self.scheduled_for: str | None = leased.get("scheduled_for")
         #: Its place in the trace, to pass on.
         self.traceparent: str = leased.get("traceparent") or ""
+        #: What to pass on, as the header `wakepost-chain`, with whatever leads to further work.
+        self.chain: str = leased.get("chain") or ""
+        self._client = run.client.on_behalf_of(self.chain, self.traceparent)
 
     def __repr__(self) -> str:
         # Without the lease token and the payloads.
@@ -50,8 +55,8 @@ class JobFacts:
 
     @property
     def client(self) -> Client:
-        """The client that the job was leased with."""
-        return self._run.client
+        """A client for what the agent makes in the job's name: jobs that it creates know which job led to them."""
+        return self._client
 
     @property
     def lease_token(self) -> str:

@@ -29,9 +29,10 @@ class JobCalls(Core):
         cancel_on: Mapping[str, str] | None = None,
         executor: Mapping[str, Any] | None = None,
         max_attempts: int | None = None,
+        mode: Literal["auto", "draft"] | None = None,
         idempotency_key: str | None = None,
     ) -> JobView:
-        """Makes a job. A repeated `dedup_key` within 30 days answers the first job."""
+        """Makes a job. `mode="draft"`: a person must agree before it acts. A repeated `dedup_key` within 30 days answers the first job."""
         body = given(
             kind=kind,
             priority=priority,
@@ -45,11 +46,15 @@ class JobCalls(Core):
             cancel_on=cancel_on,
             executor=executor,
             max_attempts=max_attempts,
+            mode=mode,
         )
         # Even when it is null, an input is needed.
         body["input"] = input
         key = idempotency_key or _new_key()
-        return cast(JobView, self.call("POST", ["jobs"], body, idempotency_key=key))
+        answer = self.call(
+            "POST", ["jobs"], body, idempotency_key=key, headers=self._asker
+        )
+        return cast(JobView, answer)
 
     def create_jobs(
         self, jobs: Iterable[Mapping[str, Any]], *, idempotency_key: str | None = None
@@ -63,7 +68,14 @@ class JobCalls(Core):
         if idempotency_key is None and not any_key:
             idempotency_key = _new_key()
         repeat = idempotency_key is not None or every_key
-        answer = self.call("POST", ["jobs"], rows, idempotency_key=idempotency_key, repeat=repeat)
+        answer = self.call(
+            "POST",
+            ["jobs"],
+            rows,
+            idempotency_key=idempotency_key,
+            headers=self._asker,
+            repeat=repeat,
+        )
         return cast("list[JobView]", answer["data"])
 
     def get_job(self, job_id: str) -> JobView:

@@ -25,6 +25,7 @@ class JobView(TypedDict, total=False):
     finished_at: str | None
     subject: str | None
     order_key: str | None
+    mode: str | None
     flags: list[str]
     waiting_on: Any
     superseded_by: str | None
@@ -33,15 +34,23 @@ class JobView(TypedDict, total=False):
     scope: str
     lease: dict[str, Any] | None
     last_error: str | None
+    input: Any
     result: Any
     reply: str | None
     checkpoint: Any
     cost: float | None
     effects: list[dict[str, Any]]
     runs: list[dict[str, Any]]
+    chain: list[dict[str, Any]]
+    next_action: str
     trace_id: str
+    replayed_as: str | None
+    cancel_on: dict[str, str] | None
+    schedule_id: str | None
+    scheduled_for: str | None
     duplicate: bool
     executor_secret: str
+    callback_secret: str
 
 
 class LeasedJob(TypedDict, total=False):
@@ -57,9 +66,11 @@ class LeasedJob(TypedDict, total=False):
     envelope: dict[str, Any] | None
     events: list[dict[str, Any]]
     input: Any
+    scheduled_for: str
     checkpoint: Any
     scope: str
     traceparent: str
+    chain: str
 
 
 class JobPage(TypedDict):

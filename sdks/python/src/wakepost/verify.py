@@ -144,7 +144,7 @@ def _signatures(header: str) -> list[tuple[str, bytes]]:
     found: list[tuple[str, bytes]] = []
     for item in items:
         version, comma, text = item.partition(",")
-        if text.endswith(","):
+        if "," in text:
             # Servers join a header that came twice with a comma.
             raise VerificationError("doubled", "the signature header is there more than once")
         value = _decode_signature(text) if comma and version in ("v1", "v1a") else None
