@@ -68,10 +68,10 @@ class Steps:
 
     def steps(self) -> list[dict[str, Any]]:
         """A job made through the API has them as its input, a message as its text."""
-        if self.job.input is not None:
-            return self.job.input["steps"]
-        assert self.job.envelope is not None
-        return json.loads(self.job.envelope["message"]["text"])["steps"]
+        given = self.job.input
+        if given is None and self.job.envelope is not None:
+            given = json.loads(self.job.envelope["message"]["text"])
+        return list(given["steps"])
 
     def run(self) -> Done:
         steps = self.steps()

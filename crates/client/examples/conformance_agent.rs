@@ -5,7 +5,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
+use http::{HeaderMap, HeaderName, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -13,7 +13,9 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use wakepost_client::worker::{self, ActError, JobContext, Settings, Stop};
-use wakepost_client::{Client, Completion, Failure, NewEffect, OnDoubt, Progress, Reply};
+use wakepost_client::{
+    Client, Completion, Failure, NewEffect, NewJob, OnDoubt, Progress, Reply, Verifier,
+};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -47,12 +49,21 @@ fn variable(name: &str) -> Result<String, String> {
 }
 
 async fn run(job: JobContext, receiver: Receiver) -> Result<Completion, Stop> {
-    let steps = job.job().input["steps"].as_array().cloned().unwrap_or_default();
+    let steps = steps_of(&job)?;
     let first = job.job().checkpoint["next"].as_u64().unwrap_or(0) as usize;
     let mut effects: BTreeMap<String, Value> = BTreeMap::new();
+    let mut verified: BTreeMap<String, bool> = BTreeMap::new();
     for (index, step) in steps.iter().enumerate().skip(first) {
         let text = |name: &str| step[name].as_str().unwrap_or_default().to_owned();
-        if let Some(key) = step["effect"].as_str() {
+        if step["verify"].is_string() {
+            verified.insert(text("verify"), is_good(step)?);
+        } else if step["create"].is_object() {
+            let kind = step["create"]["kind"].as_str().map(str::to_owned);
+            let input = step["create"]["input"].clone();
+            job.client().create_job(&NewJob { input, kind, ..NewJob::default() }).await?;
+        } else if let Some(cost) = step["spent"].as_f64() {
+            job.set_cost(cost);
+        } else if let Some(key) = step["effect"].as_str() {
             effects.insert(key.to_owned(), act(&job, &receiver, step, key).await?);
         } else if step["at"].is_string() {
             receiver.meet(&job, &text("at")).await?;
@@ -99,8 +110,35 @@ async fn run(job: JobContext, receiver: Receiver) -> Result<Completion, Stop> {
             });
         }
     }
-    let result = json!({"effects": effects, "attempt": job.job().attempt});
+    let mut result = json!({"effects": effects, "attempt": job.job().attempt});
+    if !verified.is_empty() {
+        result["verified"] = json!(verified);
+    }
     Ok(Completion { result: Some(result), ..Completion::default() })
+}
+
+/// A job made through the API has them as its input, a message as its text.
+fn steps_of(job: &JobContext) -> Result<Vec<Value>, Stop> {
+    let job = job.job();
+    let message = job.envelope.as_ref().and_then(|envelope| envelope.message.as_ref());
+    let given = match message.and_then(|message| message.text.as_deref()) {
+        Some(text) if job.input.is_null() => serde_json::from_str(text)?,
+        _ => job.input.clone(),
+    };
+    Ok(given["steps"].as_array().cloned().unwrap_or_default())
+}
+
+fn is_good(step: &Value) -> Result<bool, Stop> {
+    let list = |name: &str| step[name].as_array().cloned().unwrap_or_default();
+    let mut headers = HeaderMap::new();
+    for pair in list("headers") {
+        let text = |index: usize| pair[index].as_str().unwrap_or_default().to_owned();
+        headers.append(HeaderName::try_from(text(0))?, text(1).parse()?);
+    }
+    let secrets = list("secrets");
+    let verifier = Verifier::new(secrets.iter().filter_map(Value::as_str))?;
+    let (body, now) = (step["body"].as_str().unwrap_or_default(), step["now"].as_u64());
+    Ok(verifier.verify_at(&headers, body.as_bytes(), now.unwrap_or_default()).is_ok())
 }
 
 async fn act(

@@ -67,7 +67,7 @@ async fn try_all(sdk: Sdk, database: Database) {
     });
     let world = World::start(sdk, database).await;
     let mut chance = Chance(seed);
-    let moments: Vec<Moment> = (0..trials).map(|_| chance.moment()).collect();
+    let moments: Vec<Moment> = (0..trials).map(|number| chance.moment(number)).collect();
     println!("{sdk:?}: {trials} trials, seed {seed}");
     let world = &world;
     let tallies: Vec<Tally> = stream::iter(moments.into_iter().enumerate())
@@ -156,8 +156,10 @@ impl Chance {
         (mixed ^ (mixed >> 31)) % below
     }
 
-    fn moment(&mut self) -> Moment {
-        match self.next(4) {
+    /// The first trials go through all moments, so that few of them miss none; then chance decides.
+    fn moment(&mut self, trial: usize) -> Moment {
+        let of = if trial < TRIALS { trial as u64 % 4 } else { self.next(4) };
+        match of {
             0 => Moment::BeforeTheAct,
             1 => Moment::BeforeTheCommit,
             2 => Moment::AfterTheCommit,

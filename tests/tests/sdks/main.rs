@@ -18,7 +18,9 @@ struct World {
 
 impl World {
     async fn start(sdk: Sdk, database: Database) -> World {
-        let gateway = Gateway::start(database).await;
+        // Replies go to a stand-in of the platform.
+        let setup = Gateway::setup(database).setting("WAKEPOST_ALLOW_HTTP", "true");
+        let gateway = setup.setting("WAKEPOST_ALLOW_PRIVATE", "true").start().await;
         World { gateway, meeting: Meeting::start().await, sdk }
     }
 
@@ -44,6 +46,15 @@ impl World {
         let what = format!("{id} becomes {status}");
         until(&what, || async { Some(self.show(id).await).filter(|job| job["status"] == status) })
             .await
+    }
+
+    /// Decides on the one effect that a job proposes.
+    async fn decide(&self, job: &Value, word: &str) {
+        let effect = &job["effects"][0];
+        let proposal = json!({"key": effect["key"], "proposal_hash": effect["proposal_hash"]});
+        let body = json!({"effects": [proposal], "note": "Grace: looked at it"});
+        let path = format!("/jobs/{}/{word}", job["id"].as_str().expect("an id"));
+        self.gateway.admin().post(&path, body).await.is(200);
     }
 
     /// Says whether an effect in doubt happened.

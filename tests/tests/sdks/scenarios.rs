@@ -1,6 +1,9 @@
 //! What an agent written with any of our SDKs does.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
+use wakepost_tests::platform::Telegram;
 use wakepost_tests::{Database, Sdk, until};
 
 use super::World;
@@ -43,6 +46,11 @@ with_each_sdk!(
     a_stopping_agent_finishes_or_hands_back,
     an_agent_outlives_a_restart_of_the_server,
     an_agent_runs_several_jobs_at_once,
+    an_act_that_needs_approval_is_done_once_a_person_agreed,
+    a_reply_stands_on_the_thread_that_the_event_came_from,
+    a_job_that_an_agent_makes_knows_what_led_to_it,
+    what_a_run_cost_is_known_though_it_died,
+    the_same_signatures_are_believed,
 );
 
 async fn a_run_ends_as_its_agent_says(world: World) {
@@ -276,4 +284,124 @@ async fn an_agent_runs_several_jobs_at_once(world: World) {
     for came in met {
         world.becomes(came.body["job"].as_str().expect("an id"), "succeeded").await;
     }
+}
+
+async fn an_act_that_needs_approval_is_done_once_a_person_agreed(world: World) {
+    let steps = json!([
+        {"at": "reading"},
+        {"checkpoint": true},
+        {"effect": "refund", "post": "/refund", "description": "refund 30 EUR to Ada"},
+    ]);
+    world.meeting.open("reading");
+    let _agent = world.agent(&[]).await;
+    for (word, status, acts) in [("approve", "succeeded", 1), ("reject", "cancelled", 1)] {
+        let draft = json!({"kind": "conformance", "mode": "draft", "input": {"steps": steps}});
+        let id = world.gateway.admin().job_with(draft).await;
+        let job = world.becomes(&id, "awaiting_approval").await;
+        assert_eq!(job["attempts"], 0, "the run ended quietly");
+        assert_eq!(job["effects"][0]["description"], "refund 30 EUR to Ada");
+        world.decide(&job, word).await;
+        let job = world.becomes(&id, status).await;
+        assert_eq!(world.meeting.came("/refund").len(), acts, "{job}");
+    }
+    assert_eq!(world.meeting.came("/at/reading").len(), 2, "each went on from its checkpoint");
+}
+
+async fn a_reply_stands_on_the_thread_that_the_event_came_from(world: World) {
+    const CHAT: i64 = 60_112_233;
+    let telegram = Telegram::start("7007:AAE").await;
+    telegram.with(|telegram| telegram.hears(CHAT, 365, "a question"));
+    let settings = json!({"bot_token": "7007:AAE", "api_url": telegram.url("")});
+    let source = world.gateway.admin().source_with("telegram", json!({"settings": settings})).await;
+    let steps = json!([
+        {"reply": "this stays", "update": false},
+        {"at": "said"},
+        {"reply": "working on it"},
+        {"at": "said-more"},
+        {"result": 1, "reply": "it is done"},
+    ]);
+    // A message has no input, so its text says what to do.
+    let mut request = source.sample("4711");
+    let mut body: Value = serde_json::from_slice(&request.body).expect("JSON");
+    body["message"]["text"] = json!({"steps": steps}).to_string().into();
+    request.body = body.to_string().into_bytes();
+    world.gateway.send_request(&request).await;
+    let job = world.gateway.admin().list("/jobs").await.pop().expect("a job");
+    let (id, kind) = (job["id"].as_str().expect("an id"), job["kind"].as_str().expect("a kind"));
+    let _agent = world.agent(&[("AGENT_KINDS", kind)]).await;
+
+    let said = |count: usize| {
+        telegram.wait_for("the chat hears it", move |telegram| {
+            Some(telegram.said(CHAT)).filter(|said| said.len() == count)
+        })
+    };
+    world.meeting.wait_at("said", 1).await;
+    assert_eq!(said(1).await[0].text, "this stays");
+    world.meeting.open("said");
+    assert_eq!(said(2).await[1].text, "working on it");
+    world.meeting.open("said-more");
+    let job = world.becomes(id, "succeeded").await;
+    assert_eq!(job["reply"], "it is done");
+    let shown = until("the last reply is said", || async {
+        let shown = telegram.with(|telegram| telegram.said(CHAT));
+        shown.iter().any(|message| message.text == "it is done").then_some(shown)
+    })
+    .await;
+    let texts: Vec<&str> = shown.iter().map(|message| message.text.as_str()).collect();
+    assert_eq!(texts, ["this stays", "it is done"], "it took the interim one's place");
+}
+
+async fn a_job_that_an_agent_makes_knows_what_led_to_it(world: World) {
+    let id = world.job(json!([{"create": {"kind": "follow-up", "input": {"n": 1}}}])).await;
+    let _agent = world.agent(&[]).await;
+    let parent = world.becomes(&id, "succeeded").await;
+    let made = world.gateway.admin().list("/jobs?kind=follow-up").await;
+    assert_eq!(made.len(), 1);
+    assert_eq!((&made[0]["parent_id"], &made[0]["hops"]), (&json!(id), &json!(1)));
+    assert_eq!(made[0]["trace_id"], parent["trace_id"]);
+}
+
+async fn what_a_run_cost_is_known_though_it_died(world: World) {
+    let id = world.job(json!([{"spent": 0.5}, {"at": "spending"}])).await;
+    let agent = world.agent(&[("AGENT_LEASE_S", "1")]).await;
+    world.meeting.wait_at("spending", 1).await;
+    until("a heartbeat told what it cost", || async {
+        Some(world.show(&id).await).filter(|job| job["cost"] == 0.5)
+    })
+    .await;
+    agent.kill().await;
+    let job = world.becomes(&id, "retrying").await;
+    assert_eq!((&job["cost"], &job["runs"][0]["cost"]), (&json!(0.5), &json!(0.5)));
+}
+
+/// The cases that every verifier decides alike.
+const SIGNATURES: &str = include_str!("../../../sdks/vectors/signatures.json");
+
+async fn the_same_signatures_are_believed(world: World) {
+    let cases: Vec<Value> = serde_json::from_str(SIGNATURES).expect("a list of cases");
+    let steps = cases.iter().map(|case| {
+        let mut step = case.clone();
+        step["verify"] = step["name"].take();
+        step
+    });
+    let id = world.job(steps.collect()).await;
+    let _agent = world.agent(&[]).await;
+    let job = world.becomes(&id, "succeeded").await;
+    // Python checks Ed25519 with a package that is not everywhere, and says so.
+    let cannot = |case: &Value| {
+        let answer = &job["result"]["verified"][case["name"].as_str().expect("a name")];
+        world.sdk == Sdk::Python && case["ed25519"] == true && answer.is_null()
+    };
+    let expected: BTreeMap<&str, bool> = cases
+        .iter()
+        .filter(|case| !cannot(case))
+        .map(|case| {
+            let name = case["name"].as_str().expect("a name");
+            (name, case["accepted"].as_bool().expect("a verdict"))
+        })
+        .collect();
+    let verified = job["result"]["verified"].as_object().expect("verdicts").iter();
+    let found: BTreeMap<&str, bool> =
+        verified.filter_map(|(name, verdict)| Some((name.as_str(), verdict.as_bool()?))).collect();
+    assert_eq!(found, expected);
 }

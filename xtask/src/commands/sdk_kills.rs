@@ -19,7 +19,7 @@ pub struct SdkKills {
     /// Where all choices come from
     #[arg(long)]
     seed: Option<u64>,
-    /// Let the agent act without the ledger (Rust only): the command must fail
+    /// Let the agents act without the ledger: the command must fail
     #[arg(long)]
     control: bool,
 }
@@ -36,7 +36,6 @@ impl SdkKills {
     /// Kills and checks.
     pub fn run(self) -> anyhow::Result<()> {
         let sdk = match self.sdk {
-            _ if self.control => "_in_rust_".to_owned(),
             Some(sdk) => format!("_in_{}_", super::crash::name(&sdk)),
             None => String::new(),
         };

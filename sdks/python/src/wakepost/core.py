@@ -58,7 +58,9 @@ class Core:
         So agents that call each other without end are stopped. `job.client` is one. They share connections.
         """
         client = copy.copy(self)
-        client._asker = given(**{"wakepost-chain": chain or None, "traceparent": traceparent or None})
+        client._asker = given(
+            **{"wakepost-chain": chain or None, "traceparent": traceparent or None}
+        )
         return client
 
     @property
@@ -127,7 +129,9 @@ class Core:
     def _target(self, path: Sequence[str], query: Mapping[str, Any]) -> str:
         if isinstance(path, str):
             # It is a sequence too: of characters.
-            raise TypeError(f'the path must be a list of its parts, such as ["stats"], not {path!r}')
+            raise TypeError(
+                f'the path must be a list of its parts, such as ["stats"], not {path!r}'
+            )
         for part in path:
             if part in ("", ".", ".."):
                 raise ValueError(f"{part!r} is not an id")

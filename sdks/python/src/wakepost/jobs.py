@@ -32,7 +32,10 @@ class JobCalls(Core):
         mode: Literal["auto", "draft"] | None = None,
         idempotency_key: str | None = None,
     ) -> JobView:
-        """Makes a job. `mode="draft"`: a person must agree before it acts. A repeated `dedup_key` within 30 days answers the first job."""
+        """Makes a job. A repeated `dedup_key` within 30 days answers the first job.
+
+        `mode="draft"`: a person must agree before it acts.
+        """
         body = given(
             kind=kind,
             priority=priority,
@@ -51,9 +54,7 @@ class JobCalls(Core):
         # Even when it is null, an input is needed.
         body["input"] = input
         key = idempotency_key or _new_key()
-        answer = self.call(
-            "POST", ["jobs"], body, idempotency_key=key, headers=self._asker
-        )
+        answer = self.call("POST", ["jobs"], body, idempotency_key=key, headers=self._asker)
         return cast(JobView, answer)
 
     def create_jobs(
