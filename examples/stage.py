@@ -6,6 +6,7 @@ import hmac
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,8 @@ from wakepost import Client
 ROOT = Path(__file__).resolve().parents[1]
 #: Far more than any step takes; building the server is not one of them.
 PATIENCE_S = 60
+#: What would be a setting of the server. An example must not write into somebody's database.
+SETTINGS = {"DATABASE_URL", "WEBHOOK_BASE_URL", "APP_URL", "URL"}
 #: States in which a job rests.
 RESTING = {"succeeded", "dead_letter", "cancelled", "held", "awaiting_approval"}
 
@@ -97,15 +100,13 @@ class Stage:
     def _start_server(self, ending):
         directory = ending.enter_context(tempfile.TemporaryDirectory(prefix="wakepost-example-"))
         key = f"example-{uuid.uuid4().hex}"
-        program = _program()
-        if program[0] == "cargo":
-            self.say("building the server, which takes a few minutes the first time")
+        program = self._program()
         log = ending.enter_context((Path(directory) / "server.log").open("w+"))
         arguments = ["serve", "--listen", "127.0.0.1:0", "--data-dir", directory]
         server = subprocess.Popen(
-            [*program, *arguments],
-            cwd=ROOT if program[0] == "cargo" else directory,
-            env={**os.environ, "WAKEPOST_ADMIN_KEY": key, "WAKEPOST_LOG_LEVEL": "warn"},
+            [program, *arguments],
+            cwd=directory,
+            env={**_environment(), "WAKEPOST_ADMIN_KEY": key, "WAKEPOST_LOG_LEVEL": "warn"},
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -117,6 +118,23 @@ class Stage:
                 return found[1], key
         log.seek(0)
         raise AssertionError(f"the server did not start: {log.read()}")
+
+    def _program(self):
+        """The server that is there already, else the one that cargo builds."""
+        if given := os.environ.get("WAKEPOST_BIN"):
+            if not Path(given).exists():
+                sys.exit(f"WAKEPOST_BIN names {given}, which is not there: `cargo build --release` makes a server")
+            return str(Path(given).resolve())
+        for profile in ("release", "debug"):
+            built = ROOT / "target" / profile / "wakepost"
+            if built.exists():
+                return str(built)
+        if shutil.which("cargo") is None:
+            sys.exit("there is no server: build it with `cargo build --release`, or name it by WAKEPOST_BIN")
+        self.say("building the server, which takes a few minutes the first time")
+        build = ["cargo", "build", "--release", "-q", "-p", "wakepost-server"]
+        subprocess.run(build, cwd=ROOT, check=True)
+        return str(ROOT / "target" / "release" / "wakepost")
 
 
 class Agent:
@@ -130,7 +148,7 @@ class Agent:
         self._process = subprocess.Popen(
             [sys.executable, "-u", str(program)],
             env={
-                **os.environ,
+                **_environment(),
                 "PYTHONPATH": source,
                 "WAKEPOST_URL": stage.client.url,
                 "WAKEPOST_KEY": stage.key,
@@ -169,12 +187,13 @@ class Agent:
                     self._changed.notify_all()
 
 
-def _program():
-    """The server that is there already, else the one that cargo builds."""
-    if given := os.environ.get("WAKEPOST_BIN"):
-        return [given]
-    built = ROOT / "target" / "release" / "wakepost"
-    return [str(built)] if built.exists() else ["cargo", "run", "--release", "-q", "--"]
+def _environment():
+    """Ours, without what would be a setting of the server."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in SETTINGS and not name.startswith("WAKEPOST_")
+    }
 
 
 def _end(process):

@@ -6,10 +6,11 @@ On its own it needs WAKEPOST_URL, WAKEPOST_KEY and MAIL_URL.
 
 import json
 import os
+import urllib.error
 import urllib.request
 
 from graph import END, Graph
-from wakepost import Client, Worker
+from wakepost import Client, NotDone, Worker
 
 MAIL_URL = os.environ.get("MAIL_URL", "http://127.0.0.1:9000")
 
@@ -53,8 +54,14 @@ def answer_mail(job):
 def send_mail(mail, key):
     headers = {"Content-Type": "application/json", "Idempotency-Key": key}
     request = urllib.request.Request(MAIL_URL, json.dumps(mail).encode(), headers)
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return json.load(answer)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        if error.code < 500:
+            # A refusal is a certain no, so a retry may do it. After anything else nobody would know.
+            raise NotDone(f"the mail server answered {error.code}") from error
+        raise
 
 
 if __name__ == "__main__":

@@ -7,7 +7,15 @@ root=$(cd "$here/../.." && pwd)
 for program in "${WAKEPOST_BIN:-}" "$root/target/release/wakepost" "$root/target/debug/wakepost"; do
     [ -x "$program" ] && break
 done
-[ -x "$program" ] || { echo "build the server first: cargo build --release" >&2; exit 1; }
+if ! [ -x "$program" ]; then
+    echo "there is no server: build it with \`cargo build --release\`, or name it by WAKEPOST_BIN" >&2
+    exit 1
+fi
+program=$(cd "$(dirname "$program")" && pwd)/$(basename "$program")
+
+# What would be a setting of the server: an example must not write into somebody's database.
+unset DATABASE_URL WEBHOOK_BASE_URL APP_URL URL
+for name in $(env | sed -n 's/^\(WAKEPOST_[A-Z0-9_]*\)=.*/\1/p'); do unset "$name"; done
 
 work=$(mktemp -d)
 server=

@@ -13,7 +13,7 @@ import json
 import os
 from urllib.parse import urlsplit
 
-from wakepost import Client, GiveUp, Reply, Worker
+from wakepost import Client, GiveUp, NotDone, Reply, Worker
 
 MODEL_URL = os.environ.get("MODEL_URL", "https://api.openai.com/v1")
 SHOP_URL = os.environ.get("SHOP_URL", "http://127.0.0.1:9000")
@@ -98,7 +98,11 @@ def post(url, body, headers=None):
         text = answer.read()
     finally:
         connection.close()
+    if 400 <= answer.status < 500:
+        # A refusal is a certain no: nothing happened, so a retry may do it. Outside an effect it is one as well.
+        raise NotDone(f"{parts.path} answered {answer.status}")
     if answer.status >= 300:
+        # Nobody knows: an effect is then in doubt.
         raise RuntimeError(f"{parts.path} answered {answer.status}")
     return json.loads(text)
 

@@ -4,16 +4,18 @@ import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { createHmac, randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const root = join(here, "../..");
 const sdk = join(root, "sdks/typescript");
+// Asked first: what comes next takes a while.
+const program = findServer();
 const key = randomBytes(24).toString("hex");
 const directory = mkdtempSync(join(tmpdir(), "wakepost-example-"));
 const children = [];
@@ -62,18 +64,39 @@ function build() {
   const npm = (cwd, ...args) => execFileSync("npm", [...args, "--loglevel=error"], { cwd, stdio });
   console.log("building the SDK and the agent");
   if (!existsSync(join(sdk, "node_modules"))) npm(sdk, "ci", "--no-audit", "--no-fund");
-  npm(sdk, "run", "build");
-  npm(here, "install", "--no-audit", "--no-fund");
+  if (!isBuilt()) npm(sdk, "run", "build");
+  npm(here, "install", "--no-audit", "--no-fund", "--no-package-lock");
   execFileSync(process.execPath, [join(sdk, "node_modules/typescript/bin/tsc"), "-p", here], { stdio: "inherit" });
 }
 
-async function startServer() {
+/** Whether the SDK was compiled after its last change. */
+function isBuilt() {
+  const compiled = join(sdk, "dist/index.js");
+  if (!existsSync(compiled)) return false;
+  const sources = readdirSync(join(sdk, "src"), { recursive: true }).map((name) => join(sdk, "src", name));
+  return sources.every((path) => statSync(path).mtimeMs <= statSync(compiled).mtimeMs);
+}
+
+/** The server that is there. */
+function findServer() {
   const built = ["release", "debug"].map((kind) => join(root, "target", kind, "wakepost"));
-  const program = process.env.WAKEPOST_BIN ?? built.find(existsSync);
-  if (!program) throw new Error("build the server first: cargo build --release");
+  const program = process.env.WAKEPOST_BIN ? resolve(process.env.WAKEPOST_BIN) : built.find((path) => existsSync(path));
+  if (program && existsSync(program)) return program;
+  console.error("there is no server: build it with `cargo build --release`, or name it by WAKEPOST_BIN");
+  process.exit(1);
+}
+
+/** Ours, without what would be a setting of the server: an example must not write into somebody's database. */
+function environment() {
+  const settings = ["DATABASE_URL", "WEBHOOK_BASE_URL", "APP_URL", "URL"];
+  const kept = ([name]) => !settings.includes(name) && !name.startsWith("WAKEPOST_");
+  return Object.fromEntries(Object.entries(process.env).filter(kept));
+}
+
+async function startServer() {
   const server = spawn(program, ["serve", "--listen", "127.0.0.1:0", "--data-dir", directory], {
     cwd: directory,
-    env: { ...process.env, WAKEPOST_ADMIN_KEY: key },
+    env: { ...environment(), WAKEPOST_ADMIN_KEY: key },
     stdio: ["ignore", "pipe", "ignore"],
   });
   children.push(server);
@@ -99,7 +122,7 @@ async function startMailServer(mails) {
 }
 
 function startAgent(server, mailUrl, more = {}) {
-  const env = { ...process.env, WAKEPOST_URL: server, WAKEPOST_KEY: key, MAIL_URL: mailUrl, ...more };
+  const env = { ...environment(), WAKEPOST_URL: server, WAKEPOST_KEY: key, MAIL_URL: mailUrl, ...more };
   const agent = spawn(process.execPath, [join(here, "dist/agent.js")], { env, stdio: "inherit" });
   children.push(agent);
   return agent;
