@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use xtask::process::{self, cargo, cargo_has};
 
 use super::crash::Crash;
@@ -10,22 +10,25 @@ use super::powercut::Powercut;
 use super::sdk_check::SdkCheck;
 use super::storm::Storm;
 use super::test::run_tests_with;
-use crate::tracked_files;
+use crate::{own_sdks, tracked_files};
 
 /// Run everything a change must pass.
 ///
 /// Stops at the first step that fails.
 #[derive(clap::Args)]
-pub struct Ci {}
+pub struct Ci {
+    /// Only the steps whose name has this in it
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+}
 
 struct Step {
     name: &'static str,
     run: fn() -> anyhow::Result<()>,
 }
 
-/// The list of steps. Short forms of further commands (fuzzing, benchmarks, our SDKs, the dashboard
-/// in a browser) join it as those commands come to be. Crashes are in theirs, on the debug build that the
-/// tests have just used.
+/// The list of steps. Short forms of further commands (fuzzing, benchmarks, the dashboard in a browser) join it as those
+/// commands come to be. Crashes are in theirs, on the debug build that the tests have just used.
 const STEPS: &[Step] = &[
     Step { name: "format", run: format },
     Step { name: "tracked files", run: tracked_files::check },
@@ -34,6 +37,7 @@ const STEPS: &[Step] = &[
     Step { name: "documentation", run: documentation },
     Step { name: "vendors' SDKs", run: SdkCheck::check },
     Step { name: "tests", run: tests },
+    Step { name: "our SDKs", run: own_sdks::test },
     Step { name: "crashes", run: Crash::short },
     Step { name: "replay storm", run: Storm::short },
     Step { name: "power cuts", run: Powercut::short },
@@ -42,8 +46,12 @@ const STEPS: &[Step] = &[
 impl Ci {
     /// Runs the steps and tells what each took.
     pub fn run(self) -> anyhow::Result<()> {
+        let chosen = |step: &&Step| self.only.as_ref().is_none_or(|name| step.name.contains(name));
+        let steps: Vec<&Step> = STEPS.iter().filter(chosen).collect();
+        let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+        ensure!(!steps.is_empty(), "no such step; there are: {}", names.join(", "));
         let mut times = Vec::new();
-        for step in STEPS {
+        for step in steps {
             println!("==> {}", step.name);
             let started = Instant::now();
             (step.run)().with_context(|| format!("step `{}`", step.name))?;
