@@ -12,9 +12,11 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
-use rusqlite::Connection;
+use parking_lot::Mutex;
+use rusqlite::{Connection, ErrorCode};
 
 use super::rows::unavailable;
+use crate::error::{Result, StoreError};
 use crate::failpoint;
 
 const PERIOD: Duration = Duration::from_millis(50);
@@ -47,6 +49,10 @@ pub struct Log {
     /// Since the last checkpoint.
     commits: AtomicU32,
     restart: AtomicBool,
+    /// A sync failed: what the log holds may not be on the disk although the next sync succeeds.
+    doubted: AtomicBool,
+    /// Held by whoever moves pages, or writes the log again.
+    moving: Mutex<()>,
     checkpointer: OnceLock<Thread>,
 }
 
@@ -68,12 +74,42 @@ impl Log {
         waiting >= if waiting < large { STEP_PAGES } else { BUSY_STEP_PAGES }
     }
 
+    /// A sync failed. No page is moved until the doubt is settled.
+    pub fn doubt(&self) {
+        self.doubted.store(true, Ordering::SeqCst);
+    }
+
+    /// A checkpoint failed, perhaps in a sync.
+    fn failed(&self, error: rusqlite::Error) -> StoreError {
+        if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) {
+            self.doubt();
+        }
+        unavailable(error)
+    }
+
+    /// Whether a sync failed that nobody made up for yet.
+    pub fn is_doubted(&self) -> bool {
+        self.doubted.load(Ordering::SeqCst)
+    }
+
+    /// Makes up for a sync that failed. `write_again` gets how many pages the log has, and no page is moved
+    /// meanwhile. The writer calls this, and writes nothing itself then.
+    pub fn settle_doubt(&self, write_again: impl FnOnce(u32) -> Result<()>) -> Result<()> {
+        let _still = self.moving.lock();
+        write_again(self.pages.load(Ordering::Relaxed))?;
+        self.doubted.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+
     /// Restarts the log if the checkpointer asked for it; between two batches of the writer.
     pub fn restart_if_due(&self, writer: &Connection) {
-        if self.restart.swap(false, Ordering::Relaxed) {
+        if !self.is_doubted() && self.restart.swap(false, Ordering::Relaxed) {
             // Busy while somebody reads from it: the checkpointer will ask again.
             let _ = writer.busy_timeout(RESTART_PATIENCE);
-            let _ = writer.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
+            let restarted = writer.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
+            if let Err(error) = restarted.map_err(|error| self.failed(error)) {
+                tracing::warn!(%error, "the log could not be restarted");
+            }
             let _ = writer.busy_timeout(BUSY_PATIENCE);
         }
     }
@@ -123,6 +159,12 @@ fn run(path: &Path, log: &Log, stop: &AtomicBool) {
         if pages == moved || !(rests || log.is_due(pages - moved)) {
             continue;
         }
+        let _moving = log.moving.lock();
+        if log.is_doubted() {
+            // It may have kept its own word of the failure, which is settled when the log was written again.
+            connection = None;
+            continue;
+        }
         log.commits.store(0, Ordering::Relaxed);
         let open = match connection.take() {
             Some(open) => Ok(open),
@@ -131,7 +173,8 @@ fn run(path: &Path, log: &Log, stop: &AtomicBool) {
         // A failed checkpoint loses nothing: the log stays, and the next one tries again.
         let open = open.map_err(unavailable).and_then(|open| {
             failpoint::pass("sqlite.checkpoint")?;
-            Ok((checkpoint(&open, log, moved).map_err(unavailable)?, open))
+            let moved = checkpoint(&open, log, moved);
+            Ok((moved.map_err(|error| log.failed(error))?, open))
         });
         match open {
             Ok((done, open)) => {

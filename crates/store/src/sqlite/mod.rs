@@ -26,6 +26,7 @@ mod queue;
 mod read;
 mod readers;
 mod registration;
+mod rewrite;
 mod rows;
 mod schedules;
 mod sequencing;
@@ -113,6 +114,8 @@ impl Sqlite {
             if failpoint::skips("sqlite.sync") { Durability::Normal } else { durability };
         let log = Arc::default();
         let marks = Arc::new(Marks::default());
+        // Whoever wrote to the log before may have ended because it could not be synced.
+        rewrite::rewrite(&path)?;
         let mut connection = writer::connect(&path, durability, &log)?;
         migrate::migrate(&mut connection)?;
         Ok(Sqlite {

@@ -3,16 +3,20 @@
 //! SQLite itself would sync within each commit, and the writer's thread would wait for the disk every time. So its
 //! commits only write to the log (`synchronous = NORMAL`), and this thread syncs the log: while a batch is on its
 //! way to the disk the writer already runs the next one. Nothing else changes: a batch is answered when a sync of
-//! the whole log that began after its commit is done, and readers show nothing that may still be lost.
+//! the whole log that began after its commit is done, and readers show nothing that may still be lost. After a sync
+//! that failed nothing is acknowledged until the log was written again (`rewrite`); what is read meanwhile may show a
+//! batch that was answered as failed.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use tokio::sync::watch;
 
+use super::checkpoint::Log;
+use super::rewrite::log_path;
 use super::writer::Waiting;
 use crate::error::{Result, StoreError};
 use crate::failpoint;
@@ -27,9 +31,7 @@ pub struct LogFile(Option<Arc<File>>);
 impl LogFile {
     /// The log of a database that was just opened, and has one.
     pub fn open(database: &Path) -> Result<LogFile> {
-        let mut path = database.as_os_str().to_owned();
-        path.push("-wal");
-        let file = File::options().write(true).open(PathBuf::from(path));
+        let file = File::options().write(true).open(log_path(database));
         let problem = |error| StoreError::Unavailable(format!("the log cannot be opened: {error}"));
         Ok(LogFile(Some(Arc::new(file.map_err(problem)?))))
     }
@@ -118,11 +120,15 @@ pub struct Syncer {
 
 impl Syncer {
     /// Starts it. `woken` is called whenever the disk has caught up.
-    pub fn start(marks: Arc<Marks>, woken: impl Fn() + Send + 'static) -> std::io::Result<Syncer> {
+    pub fn start(
+        marks: Arc<Marks>,
+        log: Arc<Log>,
+        woken: impl Fn() + Send + 'static,
+    ) -> std::io::Result<Syncer> {
         let (queue, waiting) = sync_channel(AHEAD);
         let thread = std::thread::Builder::new()
             .name("sqlite-sync".to_owned())
-            .spawn(move || serve(&waiting, &marks, woken))?;
+            .spawn(move || serve(&waiting, &marks, &log, woken))?;
         Ok(Syncer { queue: Some(queue), thread: Some(thread) })
     }
 
@@ -144,7 +150,7 @@ impl Drop for Syncer {
     }
 }
 
-fn serve(waiting: &Receiver<Committed>, marks: &Marks, woken: impl Fn()) {
+fn serve(waiting: &Receiver<Committed>, marks: &Marks, log: &Log, woken: impl Fn()) {
     while let Ok(first) = waiting.recv() {
         let mut batches = vec![first];
         batches.extend(waiting.try_iter());
@@ -153,6 +159,7 @@ fn serve(waiting: &Receiver<Committed>, marks: &Marks, woken: impl Fn()) {
         let outcome = put_on_disk(&batches, marks);
         if let Err((error, true)) = &outcome {
             tracing::error!(%error, "the log could not be synced; the database will be reopened");
+            log.doubt();
             marks.broken.fetch_max(connection, Ordering::SeqCst);
         }
         marks.settled(number);

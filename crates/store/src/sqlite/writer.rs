@@ -17,6 +17,7 @@ use wakepost_domain::ports::Clock;
 
 use super::checkpoint::{BUSY_PATIENCE, Checkpointer, Log};
 use super::migrate::SCHEMA_VERSION;
+use super::rewrite::rewrite;
 use super::rows::unavailable;
 use super::syncer::{Committed, LogFile, Marks, Syncer};
 use super::{Drive, Durability, Sqlite};
@@ -27,6 +28,8 @@ use crate::failpoint;
 const MOVES_PER_COMMIT: usize = 512;
 /// How many bytes of bodies one transaction may hold.
 const BYTES_PER_COMMIT: usize = 2 * 1024 * 1024;
+/// With what the process ends when the disk lost a part of the log.
+const EXIT_LOG_LOST: i32 = 74;
 /// How many moves may wait. Admission refuses long before this is full.
 const QUEUE: usize = 32_768;
 
@@ -170,7 +173,8 @@ impl Writer {
                 let to_writer = queue.clone();
                 // A queue that is full wakes the writer as well.
                 let woken = move || drop(to_writer.try_send(Message::Synced));
-                let syncer = Syncer::start(marks.clone(), woken).map_err(problem)?;
+                let syncer =
+                    Syncer::start(marks.clone(), core.log.clone(), woken).map_err(problem)?;
                 let mut ahead = Ahead::new(core, syncer, marks)?;
                 let thread = std::thread::Builder::new()
                     .name("sqlite-writer".to_owned())
@@ -230,8 +234,8 @@ impl Core {
 
     fn attempt(&mut self, call: &mut Box<dyn Waiting>) -> Result<()> {
         let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.reopen()?,
+            Some(connection) if !self.log.is_doubted() => connection,
+            _ => self.reopen()?,
         };
         let done = begin(&connection)
             .and_then(|()| run(call, &connection, self.clock.now()))
@@ -247,6 +251,20 @@ impl Core {
 
     fn reopen(&self) -> Result<Connection> {
         failpoint::pass("sqlite.reopen")?;
+        self.log.settle_doubt(|committed| {
+            let whole = rewrite(&self.path)?;
+            if whole < committed {
+                // What this process takes for committed is gone, and was acknowledged to nobody. Only a new one
+                // sees what is really there.
+                tracing::error!(
+                    whole,
+                    committed,
+                    "the disk lost a part of the log; a restart is needed"
+                );
+                std::process::exit(EXIT_LOG_LOST);
+            }
+            Ok(())
+        })?;
         let connection = connect(&self.path, self.durability, &self.log)?;
         // Something is read, and something is written and synced: only that shows that the disk takes it.
         connection
@@ -343,7 +361,11 @@ impl Ahead {
     /// The connection; a new one if the last one failed, or its log could not be synced.
     fn connection(&mut self) -> Result<Connection> {
         match self.core.connection.take() {
-            Some(connection) if !self.marks.is_broken(self.number) => Ok(connection),
+            Some(connection)
+                if !self.marks.is_broken(self.number) && !self.core.log.is_doubted() =>
+            {
+                Ok(connection)
+            }
             _ => {
                 let connection = self.core.reopen()?;
                 self.adopt(&connection)?;
