@@ -354,6 +354,7 @@ CREATE TABLE costs (
   fence int NOT NULL,
   tenant int NOT NULL,
   cost double precision NOT NULL,
+  before double precision NOT NULL DEFAULT 0, -- Differs from SQLite: what it told last but one
   PRIMARY KEY (work_id, fence)
 );
 

@@ -121,6 +121,10 @@ impl Counts {
     /// Counts starts by the counters of these bounds. Whatever is bounded, each counter knows how many run: the end
     /// of a run gives its place back, and need not know what the bounds were.
     pub(crate) fn start(&mut self, caps: &[Cap], starts: u32) {
+        // What was read may be older than what others made of it since: without a start there is nothing to say.
+        if starts == 0 {
+            return;
+        }
         for scope in scopes(caps) {
             self.of.entry(scope).or_default().running += i64::from(starts);
         }

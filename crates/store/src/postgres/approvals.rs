@@ -206,10 +206,12 @@ fn overdue_row(row: &Row) -> Result<Overdue> {
 async fn expire(
     tx: &Transaction<'_>,
     seen: &Overdue,
-    entry: &AuditEntry,
+    audited: &AuditEntry,
 ) -> Result<Option<Decided>> {
     let keys = lock_live(tx, &[(seen.tenant, seen.work)]).await?;
     let row = lock(tx, seen.tenant, seen.work).await?;
+    // Another item of the scope, a replay, may be about to begin it.
+    entry(tx, seen.scope, &seen.key).await?;
     let now = now(tx).await?;
     let effects = list(tx, seen.tenant, seen.scope).await?;
     if !effects.iter().any(|effect| seen.is_still(effect, now)) {
@@ -220,7 +222,7 @@ async fn expire(
         // It was given up by other means.
         None => Ok(None),
         Some(row) => {
-            audit(tx, entry).await?;
+            audit(tx, audited).await?;
             let keys: Vec<_> = keys.into_values().collect();
             give_up(tx, &row, &keys, UNDECIDED).await.map(Some)
         }

@@ -228,14 +228,18 @@ FROM found f WHERE w.ctid = f.at
 RETURNING w.tenant, w.id, w.kind, w.lane, w.fence, w.attempts, w.max_attempts, w.event_id, w.scope,
           w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL, w.meta, f.take";
 
-/// One item, if it is as ready as [`CLAIM`] wants it. The columns are that statement's.
+/// One item, if it is as ready as [`CLAIM`] wants it. The columns are that statement's. It waits for no item either:
+/// the counters are locked by now, and whoever has the item may want them.
 const CLAIM_ONE: &str = "
 UPDATE work w
 SET state = 5, attempts = w.attempts + 1, fence = w.fence + 1, worker = $4::text,
     started_at = wakepost_now(), lease_expires_at = wakepost_now() + least($5::bigint, $6::bigint),
     run_deadline = wakepost_now() + $6::bigint, caps = $7::text, held_reason = NULL, cancel_at = NULL
-WHERE w.tenant = $1::int AND w.id = $2::uuid AND w.lane = $3::bigint
-  AND w.state <= 2 AND NOT w.behind AND w.run_at <= wakepost_now()
+WHERE w.ctid = (
+  SELECT ctid FROM work
+  WHERE tenant = $1::int AND id = $2::uuid AND lane = $3::bigint
+    AND state <= 2 AND NOT behind AND run_at <= wakepost_now()
+  FOR UPDATE SKIP LOCKED)
 RETURNING w.tenant, w.id, w.kind, w.lane, w.fence, w.attempts, w.max_attempts, w.event_id, w.scope,
           w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL, w.meta";
 
