@@ -90,18 +90,19 @@ pub async fn lanes_whose_timers_just_fell_due_are_listed(harness: &impl Harness)
     world.created(world.job(&later).at(in_s(500))).await;
     world.accepted(&plain).await;
     let minute = Duration::from_secs(60);
-    assert!(world.store.due_lanes(minute).await.unwrap().is_empty());
+    assert!(world.store.due_lanes(minute).await.unwrap().1.is_empty());
     world.advance_s(120).await;
-    let mut due = world.store.due_lanes(minute).await.unwrap();
+    let (until, mut due) = world.store.due_lanes(minute).await.unwrap();
+    assert_near(until, world.now().await);
     due.sort();
     assert_eq!(due, [timed.lane, retried.lane]);
     world.advance_s(100).await;
-    assert!(world.store.due_lanes(minute).await.unwrap().is_empty(), "that was before");
-    let mut due = world.store.due_lanes(Duration::from_secs(300)).await.unwrap();
+    assert!(world.store.due_lanes(minute).await.unwrap().1.is_empty(), "that was before");
+    let (_, mut due) = world.store.due_lanes(Duration::from_secs(300)).await.unwrap();
     due.sort();
     assert_eq!(due, [timed.lane, retried.lane]);
     world.claim(&timed).up_to(2).take().await;
-    assert_eq!(world.store.due_lanes(Duration::from_secs(300)).await.unwrap(), [retried.lane]);
+    assert_eq!(world.store.due_lanes(Duration::from_secs(300)).await.unwrap().1, [retried.lane]);
 }
 
 pub async fn live_work_is_counted_by_tenant_and_state(harness: &impl Harness) {

@@ -90,6 +90,27 @@ pub async fn old_history_goes_and_young_history_stays(harness: &impl Harness) {
     assert_eq!(kept.len(), 2, "the young event's repeat, and one rejection");
 }
 
+pub async fn what_ended_late_is_kept_from_its_end_on(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let work = world.accepted(&inbox).await;
+    let ticket = world.claim(&inbox).one().await.ticket;
+    world.store.checkpoint(ticket, sealed("page 1")).await.unwrap();
+    world.finish(&ticket, Ending::Failed { retryable: true, retry_after: None }).await;
+    world.advance(LONG).await;
+    let ticket = world.claim(&inbox).one().await.ticket;
+    world.finish(&ticket, Ending::Failed { retryable: false, retry_after: None }).await;
+    let before = world.picture(inbox.tenant, work).await;
+    world.prune(all_before(world.now().await.before(LONG / 2))).await;
+    assert_eq!(world.picture(inbox.tenant, work).await, before);
+    assert_eq!(world.store.runs(inbox.tenant, work).await.unwrap().len(), 2);
+    assert_eq!(world.store.job_states(vec![work]).await.unwrap().len(), 1);
+    world.much_later().await;
+    assert_eq!(world.store.work(inbox.tenant, work).await.unwrap(), None);
+    assert!(world.store.runs(inbox.tenant, work).await.unwrap().is_empty());
+    assert!(world.store.job_states(vec![work]).await.unwrap().is_empty());
+}
+
 pub async fn each_kind_of_history_has_its_own_age(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;

@@ -29,7 +29,8 @@ const REST: Duration = Duration::from_secs(3600);
 /// What a node holds while it prunes: an arbitrary number, the same in all nodes.
 const LOCK: i64 = 0x7072756e_65000000;
 
-/// What must stay of a table although it is old: said of one row `r`, and as a list of a week's ids.
+/// What must stay of a table although it is old: said of one row `r`, and as a list of a week's ids. `CUT` stands for the
+/// moment, in milliseconds.
 struct Needed {
     key: &'static str,
     row: &'static str,
@@ -94,11 +95,20 @@ const BODIES: Needed = Needed {
     ),
 };
 
-/// Runs of unfinished work.
+/// What was made long before it ended.
+const DONE: Needed = Needed {
+    key: "id",
+    row: "r.finished_at >= CUT",
+    ids: "SELECT id FROM work_done WHERE id >= $1::uuid AND id < $2::uuid AND finished_at >= CUT",
+};
+
+/// Runs of unfinished work, and of what was made long before it ended.
 const RUNS: Needed = Needed {
     key: "work_id",
-    row: "EXISTS (SELECT 1 FROM work w WHERE w.tenant = r.tenant AND w.id = r.work_id)",
-    ids: "SELECT id FROM work WHERE id >= $1::uuid AND id < $2::uuid AND fence > 0",
+    row: "(EXISTS (SELECT 1 FROM work w WHERE w.tenant = r.tenant AND w.id = r.work_id)
+   OR EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = r.tenant AND d.id = r.work_id AND d.finished_at >= CUT))",
+    ids: "SELECT id FROM work WHERE id >= $1::uuid AND id < $2::uuid AND fence > 0
+  UNION SELECT id FROM work_done WHERE id >= $1::uuid AND id < $2::uuid AND finished_at >= CUT",
 };
 
 /// What goes when it is older than a moment, slice by slice. `$1` is the first id to keep, `$2` the size
@@ -108,13 +118,16 @@ type Slice = (&'static str, fn(&PruneBefore) -> Timestamp);
 const SLICES: [Slice; 8] = [
     (
         "DELETE FROM work_done_rest WHERE ctid = ANY (ARRAY(
-           SELECT ctid FROM work_done_rest WHERE id < $1::uuid LIMIT $2::bigint))",
+           SELECT ctid FROM work_done_rest WHERE id < $1::uuid
+             AND finished_at < ('x' || left(replace($1::uuid::text, '-', ''), 12))::bit(48)::bigint
+           LIMIT $2::bigint))",
         |before| before.runs,
     ),
     (
         "DELETE FROM attempts_rest WHERE ctid = ANY (ARRAY(
            SELECT a.ctid FROM attempts_rest a WHERE a.work_id < $1::uuid
              AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = a.tenant AND w.id = a.work_id)
+             AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = a.tenant AND d.id = a.work_id)
            LIMIT $2::bigint))",
         |before| before.runs,
     ),
@@ -225,10 +238,10 @@ async fn drop_a_week(
     walk: &Walk,
 ) -> Result<Option<Pruned>> {
     let kinds = [
-        ("bodies", before.bodies, Some(&BODIES)),
-        ("events", before.events, Some(&EVENTS)),
-        ("work_done", before.runs, None),
-        ("attempts", before.runs, Some(&RUNS)),
+        ("bodies", before.bodies, &BODIES),
+        ("events", before.events, &EVENTS),
+        ("work_done", before.runs, &DONE),
+        ("attempts", before.runs, &RUNS),
     ];
     for (table, cut, needed) in kinds {
         for week in older_than(client, table, Ulid::floor(cut)).await? {
@@ -237,13 +250,10 @@ async fn drop_a_week(
             }
             let tx = client.transaction().await?;
             lock_schema(&tx).await?;
-            let rows = match needed {
-                None => drop_week(&tx, &week, "id").await?,
-                Some(needed) if find_needed(&tx, &week, needed).await? <= KEPT_MAX as u64 => {
-                    drop_week(&tx, &week, needed.key).await?
-                }
+            let rows = match find_needed(&tx, &week, needed, cut).await? <= KEPT_MAX as u64 {
+                true => drop_week(&tx, &week, needed.key).await?,
                 // A walk that rests whenever it is through.
-                Some(needed) => thin(&tx, &week.name, needed, cut, walk, 0).await?.rows,
+                false => thin(&tx, &week.name, needed, cut, walk, 0).await?.rows,
             };
             commit(tx).await?;
             return Ok(Some(Pruned { rows, more: true }));
@@ -252,11 +262,20 @@ async fn drop_a_week(
     Ok(None)
 }
 
+fn at(sql: &str, cut: Timestamp) -> String {
+    sql.replace("CUT", &cut.as_millis().to_string())
+}
+
 /// Lists what must stay of a week, before the table is locked, so that the lock is short.
-async fn find_needed(tx: &Transaction<'_>, week: &Partition, needed: &Needed) -> Result<u64> {
+async fn find_needed(
+    tx: &Transaction<'_>,
+    week: &Partition,
+    needed: &Needed,
+    cut: Timestamp,
+) -> Result<u64> {
     tx.batch_execute(MAKE_KEPT).await?;
-    let sql =
-        format!("INSERT INTO kept SELECT * FROM ({}) AS n LIMIT {}", needed.ids, KEPT_MAX + 1);
+    let ids = at(needed.ids, cut);
+    let sql = format!("INSERT INTO kept SELECT * FROM ({ids}) AS n LIMIT {}", KEPT_MAX + 1);
     Ok(tx.execute(&sql, &[&uuid(week.from), &uuid(week.to)]).await?)
 }
 
@@ -294,7 +313,7 @@ async fn thin(
     walk: &Walk,
     short: i64,
 ) -> Result<Pruned> {
-    let Needed { key, row, .. } = needed;
+    let (key, row) = (needed.key, at(needed.row, cut));
     let sql = format!(
         "WITH look AS MATERIALIZED (
            SELECT {key} AS id FROM {table} WHERE {key} > $1::uuid AND {key} < $2::uuid

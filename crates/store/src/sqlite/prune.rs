@@ -14,8 +14,8 @@ const STEP: i64 = 500;
 /// How many keys one step looks at.
 const WALK_STEP: i64 = 5000;
 
-/// What goes when it is older than a moment: how to find it (`?1` is the first id to keep, `?2` how many),
-/// and how to remove it by its primary key. Found first and removed one by one, since SQLite searches by the
+/// What goes when it is older than a moment: how to find it (`?1` is the first id to keep, `?2` how many, `?3` the
+/// moment, for what was made long before it ended), and how to remove it by its primary key. Found first and removed one by one, since SQLite searches by the
 /// first column alone where two are compared with a list.
 struct Slice {
     find: &'static str,
@@ -68,13 +68,14 @@ const SLICES: [Slice; 10] = [
     },
     Slice {
         find: "SELECT d.tenant, d.id FROM tenants t CROSS JOIN work_done d
-               WHERE d.tenant = t.id AND d.id < ?1 LIMIT ?2",
+               WHERE d.tenant = t.id AND d.id < ?1 AND d.finished_at < ?3 LIMIT ?2",
         remove: "DELETE FROM work_done WHERE tenant = ?1 AND id = ?2",
         cut: |before| before.runs,
     },
     Slice {
         find: "SELECT a.work_id, a.fence FROM attempts a WHERE a.work_id < ?1
                  AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = a.tenant AND w.id = a.work_id)
+                 AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = a.tenant AND d.id = a.work_id)
                LIMIT ?2",
         remove: "DELETE FROM attempts WHERE work_id = ?1 AND fence = ?2",
         cut: |before| before.runs,
@@ -82,6 +83,7 @@ const SLICES: [Slice; 10] = [
     Slice {
         find: "SELECT s.work_id FROM job_state s WHERE s.work_id < ?1
                  AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = s.tenant AND w.id = s.work_id)
+                 AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = s.tenant AND d.id = s.work_id)
                LIMIT ?2",
         remove: "DELETE FROM job_state WHERE work_id = ?1",
         cut: |before| before.runs,
@@ -89,6 +91,7 @@ const SLICES: [Slice; 10] = [
     Slice {
         find: "SELECT c.work_id, c.fence FROM costs c WHERE c.work_id < ?1
                  AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = c.tenant AND w.id = c.work_id)
+                 AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = c.tenant AND d.id = c.work_id)
                LIMIT ?2",
         remove: "DELETE FROM costs WHERE work_id = ?1 AND fence = ?2",
         cut: |before| before.runs,
@@ -96,6 +99,7 @@ const SLICES: [Slice; 10] = [
     Slice {
         find: "SELECT j.work_id, j.place FROM joined j WHERE j.work_id < ?1
                  AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = j.tenant AND w.id = j.work_id)
+                 AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = j.tenant AND d.id = j.work_id)
                LIMIT ?2",
         remove: "DELETE FROM joined WHERE work_id = ?1 AND place = ?2",
         cut: |before| before.runs,
@@ -103,6 +107,7 @@ const SLICES: [Slice; 10] = [
     Slice {
         find: "SELECT p.work_id, p.seq FROM progress p WHERE p.work_id < ?1
                  AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = p.tenant AND w.id = p.work_id)
+                 AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = p.tenant AND d.id = p.work_id)
                LIMIT ?2",
         remove: "DELETE FROM progress WHERE work_id = ?1 AND seq = ?2",
         cut: |before| before.runs,
@@ -133,8 +138,7 @@ pub fn prune(
 ) -> Result<Pruned> {
     let mut pruned = Pruned::default();
     for slice in &SLICES {
-        let cut = Bits(Ulid::floor((slice.cut)(before)).to_bytes());
-        let found = find(tx, slice.find, cut).map_err(unavailable)?;
+        let found = find(tx, slice.find, (slice.cut)(before)).map_err(unavailable)?;
         for key in &found {
             tx.prepare_cached(slice.remove)
                 .and_then(|mut remove| remove.execute(params_from_iter(key)))
@@ -170,12 +174,15 @@ pub fn prune(
     Ok(pruned)
 }
 
-fn find(tx: &Connection, sql: &str, cut: Bits) -> rusqlite::Result<Vec<Vec<Value>>> {
+fn find(tx: &Connection, sql: &str, cut: Timestamp) -> rusqlite::Result<Vec<Vec<Value>>> {
     let mut select = tx.prepare_cached(sql)?;
     let columns = select.column_count();
-    select
-        .query_map((cut, STEP), |row| (0..columns).map(|column| row.get(column)).collect())?
-        .collect()
+    select.raw_bind_parameter(1, Bits(Ulid::floor(cut).to_bytes()))?;
+    select.raw_bind_parameter(2, STEP)?;
+    if select.parameter_count() == 3 {
+        select.raw_bind_parameter(3, cut.as_millis())?;
+    }
+    select.raw_query().mapped(|row| (0..columns).map(|column| row.get(column)).collect()).collect()
 }
 
 /// Where the walks through the tables of keys stand. A restart begins anew, which costs nothing.
