@@ -25,6 +25,8 @@ on_both!(
     an_agent_that_accepts_a_job_finishes_it_through_the_api,
     an_agents_status_says_whether_to_try_again,
     a_tenants_operator_cannot_have_private_addresses_called,
+    of_all_tenants_keys_only_an_admins_may_have_private_addresses_called,
+    an_agent_that_says_too_much_is_not_run_again,
     what_a_command_says_is_bounded_and_need_not_be_text,
     a_stubborn_command_is_killed_with_its_children_when_its_job_is_cancelled,
     an_agent_may_say_when_to_come_again_as_a_date,
@@ -636,4 +638,45 @@ async fn an_agent_may_say_when_to_come_again_as_a_date(database: Database) {
     let again: Timestamp = shown["run_at"].as_str().expect("a time").parse().expect("a time");
     // Far beyond the usual backoff, and bounded.
     assert!(again.since(now()) > Duration::from_secs(3600), "{again}");
+}
+
+async fn of_all_tenants_keys_only_an_admins_may_have_private_addresses_called(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let admin = gateway.admin();
+    let receiver = Receiver::start(|_| Reply::new(200, "")).await;
+    let executor = json!({"kind": "http", "url": receiver.url("/")});
+    let job = json!({"input": 1, "executor": executor});
+    for role in ["publisher", "worker", "operator"] {
+        let api = admin.role(role, "*").await;
+        api.post("/jobs", job.clone()).await.refuses_field("executor.url");
+        let called_back = json!({"input": 1, "callback_url": receiver.url("/")});
+        api.post("/jobs", called_back).await.refuses_field("callback_url");
+    }
+    let operator = admin.role("operator", "*").await;
+    let source = json!({"provider": "github", "executor": executor});
+    operator.post("/sources", source).await.refuses_field("executor.url");
+    let schedule = json!({"name": "s", "cron": "@yearly", "input": 1, "executor": executor});
+    operator.post("/schedules", schedule).await.refuses_field("executor.url");
+    assert!(receiver.seen("/").is_empty());
+    let id = admin.job_with(job).await;
+    job_is(&admin, &id, "succeeded").await;
+}
+
+async fn an_agent_that_says_too_much_is_not_run_again(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let receiver = Receiver::start(|seen| {
+        let status = if seen.path == "/done" { 200 } else { 500 };
+        Reply::new(status, "x".repeat(1024 * 1024 + 1))
+    })
+    .await;
+    for (path, status) in [("/done", "dead_letter"), ("/failed", "retrying")] {
+        let executor = json!({"kind": "http", "url": receiver.url(path)});
+        let id = api.job_with(json!({"input": 1, "executor": executor})).await;
+        let shown = job_is(&api, &id, status).await;
+        let error = shown["last_error"].as_str().expect("an error");
+        let said = if path == "/done" { "larger than" } else { "answered 500" };
+        assert!(error.contains(said), "{error}");
+        assert_eq!(receiver.seen(path).len(), 1);
+    }
 }

@@ -102,6 +102,9 @@ async fn a_worker_that_lost_its_lease_is_told_so_and_changes_nothing(database: D
             stale.abort("mail", "no").await,
             stale.complete(json!("mine")).await,
             stale.fail("mine").await,
+            // What else is wrong with a call is no news to who lost the lease.
+            stale.post("fail", json!({"error": "x", "hand_back": true, "retryable": true})).await,
+            stale.post("reply", json!({"text": "hello"})).await,
         ] {
             answer.refuses(409, "lease_lost");
         }
@@ -200,6 +203,8 @@ async fn what_a_worker_may_ask_for_is_bounded(database: Database) {
         (json!({"max": 501}), "max"),
         (json!({"wait_s": 31}), "wait_s"),
         (json!({"wait": 3}), "wait"),
+        (json!({"kinds": vec!["k"; 101]}), "kinds"),
+        (json!({"sources": vec!["src_00000000000000000000000000"; 101]}), "sources"),
     ] {
         worker.ask(fields).await.refuses_field(field);
     }

@@ -14,6 +14,8 @@ on_both!(
     a_pushed_job_is_asked_about_before_its_agent_is_called,
     a_preflight_that_fails_is_a_failed_attempt,
     a_slow_preflight_does_not_eat_into_the_workers_lease,
+    a_slow_preflight_costs_the_other_jobs_of_a_call_nothing,
+    a_job_that_was_superseded_while_it_ran_is_not_run_again,
     only_addresses_that_may_be_reached_are_asked,
 );
 
@@ -229,4 +231,54 @@ async fn only_addresses_that_may_be_reached_are_asked(database: Database) {
     let change = json!({"preflight_url": asked.url("/go")});
     api.patch(&format!("/sources/{}", source.id), change).await.refuses_field("preflight_url");
     assert!(asked.seen("/go").is_empty());
+}
+
+async fn a_slow_preflight_costs_the_other_jobs_of_a_call_nothing(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let asked = Receiver::start(|seen| {
+        if seen.json()["envelope"]["data"]["id"] == "slow" {
+            std::thread::sleep(std::time::Duration::from_millis(3500));
+        }
+        Reply::new(200, json!({"proceed": true}))
+    })
+    .await;
+    let source = api.source_with("stripe", json!({"preflight_url": asked.url("/go")})).await;
+    for id in ["slow", "quick"] {
+        gateway.send(&source, &source.event(id)).await.is(202);
+    }
+    let plain = api.job().await;
+    // Leases far shorter than the slowest check, also of a job that nobody asks about.
+    let leases = Worker::new(&api, "ada").lease_many(json!({"max": 10, "lease_s": 1})).await;
+    assert_eq!(leases.len(), 3);
+    assert!(leases.iter().any(|lease| lease.id() == plain));
+    for lease in &leases {
+        assert_eq!(lease.attempt(), 1);
+        lease.complete(json!(1)).await.is(200);
+    }
+}
+
+async fn a_job_that_was_superseded_while_it_ran_is_not_run_again(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let fields = json!({"coalesce_by": "/data/object/id", "backoff_s": [0]});
+    let source = api.source_with("stripe", fields).await;
+    let worker = Worker::new(&api, "ada");
+    let send = async |id: &str| {
+        let body = json!({"id": id, "type": "invoice.updated",
+            "data": {"object": {"object": "invoice", "id": "in_1"}}});
+        let event = source.event(id).with_body(body.to_string());
+        gateway.send(&source, &event).await.is(202).text("job_id")
+    };
+    let old = send("e-1").await;
+    let running = worker.wait().await;
+    let new = send("e-2").await;
+    running.fail("lost the thread").await.is(200);
+    let lease = worker.wait().await;
+    assert_eq!(lease.id(), new);
+    lease.complete(json!(1)).await.is(200);
+    assert!(worker.lease_many(json!({"wait_s": 1})).await.is_empty());
+    let shown = job_is(&api, &old, "cancelled").await;
+    assert_eq!(shown["superseded_by"], json!(new));
+    assert_eq!(shown["last_error"], json!(format!("superseded by {new}")));
 }

@@ -10,6 +10,9 @@ on_both!(
     a_failed_job_waits_and_is_tried_again_until_it_is_a_dead_letter,
     a_worker_can_say_that_trying_again_is_no_use,
     a_dead_letter_can_be_replayed_and_then_counts_no_more,
+    a_replay_is_tried_as_often_as_its_job_was_to_be,
+    what_fell_due_while_the_server_was_frozen_starts_at_once,
+    work_of_an_unknown_kind_is_held_and_keeps_nothing_else,
     a_job_that_waits_is_cancelled_at_once,
     a_running_job_hears_of_its_cancellation_and_what_it_finished_first_counts,
 );
@@ -170,4 +173,54 @@ async fn a_running_job_hears_of_its_cancellation_and_what_it_finished_first_coun
     })
     .await;
     lease.complete(json!(1)).await.refuses(409, "lease_lost");
+}
+
+async fn a_replay_is_tried_as_often_as_its_job_was_to_be(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let worker = gateway.worker("w");
+    let id = api.job_with(json!({"input": 1, "max_attempts": 1})).await;
+    worker.wait().await.fail("no").await.is(200);
+    let note = json!({"note": "ann: fixed"});
+    let new = api.post(&format!("/jobs/{id}/replay"), note).await.is(202).text("job_id");
+    assert_eq!(api.show_job(&new).await["max_attempts"], 1);
+    worker.wait().await.fail("no").await.is(200);
+    assert_eq!(api.show_job(&new).await["status"], "dead_letter");
+}
+
+async fn what_fell_due_while_the_server_was_frozen_starts_at_once(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let id = api.job_with(json!({"input": 1, "delay_s": 3})).await;
+    gateway.pause();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    gateway.resume();
+    let began = std::time::Instant::now();
+    let lease = gateway.worker("w").wait().await;
+    assert_eq!(lease.id(), id);
+    // Without a look further back it waits for the next look at all lanes, every twenty seconds.
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+async fn work_of_an_unknown_kind_is_held_and_keeps_nothing_else(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let strange = api.job_with(json!({"input": 1, "kind": "strange"})).await;
+    let plain = api.job_with(json!({"input": 1, "kind": "plain"})).await;
+    // As a newer program would have made it.
+    let of_strange = "(SELECT id FROM lanes WHERE name = 'strange')";
+    gateway.execute(&format!("UPDATE work SET kind = 99 WHERE lane = {of_strange}")).await;
+    gateway.execute("UPDATE lanes SET kind = 99 WHERE name = 'strange'").await;
+    let mut gateway = gateway;
+    gateway.restart().await;
+    let api = gateway.admin();
+    let lease = gateway.worker("w").wait().await;
+    assert_eq!(lease.id(), plain);
+    let shown = wakepost_tests::until("it is held", || async {
+        let shown = api.show_job(&strange).await;
+        (shown["status"] == "held").then_some(shown)
+    })
+    .await;
+    assert_eq!((&shown["held_reason"], &shown["attempts"]), (&json!("unknown_kind"), &json!(0)));
+    assert_eq!(api.list("/jobs").await.len(), 2);
 }

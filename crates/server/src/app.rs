@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -34,6 +35,7 @@ use crate::system::{SystemClock, SystemEntropy};
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::Tokens;
 use crate::workers;
+use crate::workers::rescue::Aside;
 
 /// How often partitions are looked at. They are made weeks ahead.
 const PARTITIONS_PERIOD: Duration = Duration::from_secs(6 * 3600);
@@ -105,6 +107,8 @@ impl App {
             stats: KeptStats::default(),
             metrics: Metrics::default(),
             last_id: Mutex::new(Ulid::MIN),
+            timers_seen: AtomicI64::new(0),
+            aside: Aside::default(),
             used_keys: Mutex::new(HashMap::new()),
             stop: CancellationToken::new(),
             config,

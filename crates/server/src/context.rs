@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -23,6 +25,11 @@ use crate::queue::Queue;
 use crate::self_webhook::SelfWebhook;
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::Tokens;
+use crate::workers::rescue::Aside;
+
+/// How far the clock may go back before new ids go back with it. Small steps are common where clocks are kept in time,
+/// and must not put a later job before an earlier one; after a large one a wrong time in each id would be worse.
+const STEP_BACK_MAX: Duration = Duration::from_secs(60);
 
 /// Tells the other nodes that something changed. A lost message costs a moment, never an event: every
 /// reader also looks for itself now and then.
@@ -89,6 +96,10 @@ pub struct Context {
     pub faults: Faults,
     /// The id that was given out last.
     pub last_id: Mutex<Ulid>,
+    /// Runs that the rescuer could not end.
+    pub aside: Aside,
+    /// Until when timers were looked at, by the database's clock, in milliseconds; 0: not yet.
+    pub timers_seen: AtomicI64,
     /// Keys used since the last time it was written down.
     pub used_keys: Mutex<HashMap<KeyId, Timestamp>>,
     /// Ends when the server is asked to stop.
@@ -120,11 +131,12 @@ impl Context {
         self.hub.tell("t");
     }
 
-    /// A new id for something that happens now. It sorts after all that this node gave out before.
+    /// A new id for something that happens now. It sorts after all that this node gave out before, unless the clock
+    /// went back by more than [`STEP_BACK_MAX`].
     pub fn new_id(&self) -> Ulid {
         let mut last = self.last_id.lock();
         let now = self.clock.now();
-        *last = match last.time() == now {
+        *last = match (now..=now.after(STEP_BACK_MAX)).contains(&last.time()) {
             true => last.next(),
             false => Ulid::new(now, self.entropy.as_ref()),
         };

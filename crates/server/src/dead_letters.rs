@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{SourceId, Timestamp};
+use wakepost_domain::{OperationId, SourceId, Timestamp};
 use wakepost_store::moves::DeadFilter;
 
 use crate::schema;
@@ -44,14 +44,16 @@ impl DeadQuery {
             until: self.until,
             text: self.q.clone().filter(|text| !text.is_empty()),
             dealt_with: false,
+            purged_by: None,
         }
     }
 
-    /// Those that had been given up at a moment, whatever was done to them since.
-    pub fn given_up_by(&self, moment: Timestamp) -> DeadFilter {
+    /// Those that had been given up at a moment, whatever was done to them since by this operation or others.
+    pub fn given_up_by(&self, moment: Timestamp, operation: OperationId) -> DeadFilter {
         let end = Timestamp::from_millis(moment.as_millis() + 1);
         let until = self.until.map_or(end, |until| until.min(end));
-        DeadFilter { until: Some(until), dealt_with: true, ..self.open() }
+        let purged_by = Some(operation);
+        DeadFilter { until: Some(until), dealt_with: true, purged_by, ..self.open() }
     }
 }
 
@@ -66,6 +68,10 @@ pub struct DeadLetterReplay {
     pub fresh_scope: bool,
     /// Which key asked.
     pub actor: String,
+    /// When, by the database's clock, which says when things were given up.
+    pub at: Timestamp,
+    /// Only count them.
+    pub dry_run: bool,
 }
 
 /// What is to be purged. Who asked, and why, is in the audit trail.
@@ -73,4 +79,6 @@ pub struct DeadLetterReplay {
 pub struct DeadLetterPurge {
     /// Which.
     pub filter: DeadQuery,
+    /// When it was asked for, by the database's clock.
+    pub at: Timestamp,
 }

@@ -20,7 +20,7 @@ use wakepost_domain::tenant::Tenant;
 use wakepost_domain::{SourceId, TenantId, limits};
 use wakepost_store::moves::{Page, SourceRecord};
 use wakepost_store::vault::{Slot, Vault};
-use wakepost_store::{Result, Store};
+use wakepost_store::{Result, Store, StoreError};
 
 use cache::Cache;
 pub use policy::{Policy, Preflight, Secret};
@@ -176,7 +176,7 @@ impl Directory {
     }
 
     /// The lane of a key, made if need be. A tenant with very many names of jobs shares one lane for the
-    /// rest of them.
+    /// rest of them. Jobs with executors of their own cannot share one: past twice as many lanes those are refused.
     pub async fn lane(&self, key: LaneKey) -> Result<Arc<Lane>> {
         if let Some(found) = self.lanes.read().get(&key) {
             return Ok(found.clone());
@@ -186,6 +186,10 @@ impl Directory {
             true => key.clone(),
             false => LaneKey { name: String::new(), ..key.clone() },
         };
+        if stored.executor.is_some() && count >= 2 * limits::LANES_PER_TENANT_MAX as i64 {
+            let text = "the tenant has too many different executors, kinds and sources of jobs";
+            return Err(StoreError::Limit(text.to_owned()));
+        }
         let lane = Arc::new(self.store.lane(stored).await?);
         let mut lanes = self.lanes.write();
         // Names of jobs are the callers' to choose, and many may share a lane.

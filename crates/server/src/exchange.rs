@@ -175,6 +175,6 @@ fn may_have_arrived(error: &SendError) -> bool {
     match error.class {
         SendErrorClass::Refused | SendErrorClass::Resolve | SendErrorClass::Connect => false,
         SendErrorClass::Tls => shook_hands,
-        SendErrorClass::Timeout | SendErrorClass::Protocol => true,
+        SendErrorClass::Timeout | SendErrorClass::Protocol | SendErrorClass::TooLarge => true,
     }
 }

@@ -152,15 +152,21 @@ pub async fn make(
     once: Option<Idempotency>,
 ) -> Result<Once<WorkId>> {
     let Wish { tenant, from, id, fresh_scope, audit } = wish;
-    let (lane, input) = match from {
-        ReplayFrom::Event(_, lane) => (lane, None),
+    let (lane, input, attempts) = match from {
+        ReplayFrom::Event(_, lane) => (lane, None, None),
         ReplayFrom::Work(old) => {
             let row = context.store.work(tenant, old).await?.ok_or(StoreError::NotFound)?;
-            (row.lane, resealed_input(context, &row, id).await?)
+            (
+                row.lane,
+                resealed_input(context, &row, id).await?,
+                u32::try_from(row.max_attempts).ok(),
+            )
         }
     };
     let lane = context.directory.lanes(&[lane]).await?.pop().ok_or(StoreError::NotFound)?;
-    let max_attempts = context.directory.max_attempts(&lane, None).await?;
+    // A source says anew how often its jobs are tried; a job of nobody else's brought its own number.
+    let own = attempts.filter(|_| lane.key.kind == WorkKind::Job && lane.key.origin.is_none());
+    let max_attempts = context.directory.max_attempts(&lane, own).await?;
     let source = match (from, lane.key.origin) {
         (ReplayFrom::Event(..), Some(origin)) => context.directory.source(SourceId(origin)).await?,
         _ => None,

@@ -42,6 +42,11 @@ impl StoreError {
     pub fn is_unknown(&self) -> bool {
         matches!(self, StoreError::Unavailable(_))
     }
+
+    /// Somebody else was faster.
+    pub(crate) fn changed_meanwhile() -> StoreError {
+        StoreError::InvalidState("somebody else changed it meanwhile: read it again".to_owned())
+    }
 }
 
 /// What a move answers.

@@ -136,6 +136,11 @@ impl Call {
         if self.caller.reach == Reach::All { Ok(()) } else { Err(ApiError::forbidden()) }
     }
 
+    /// Whether its URLs may lead to private addresses: only an admin of all tenants runs what is there.
+    pub fn is_trusted(&self) -> bool {
+        self.caller.reach == Reach::All && self.caller.role == Role::Admin
+    }
+
     /// The tenant the call is about: the key's own, or for a key of all tenants the one in `?tenant=`.
     pub async fn tenant(&self) -> Result<Arc<Tenant>, ApiError> {
         let asked = self.parameter("tenant");

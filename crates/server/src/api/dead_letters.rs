@@ -2,15 +2,14 @@
 
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
+use wakepost_domain::TenantId;
 use wakepost_domain::access::Right;
-use wakepost_domain::limits::PAGE_MAX;
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::work::State;
-use wakepost_domain::{TenantId, Ulid};
-use wakepost_store::moves::{OperationKind, Page, ReplayFrom, WorkRow};
+use wakepost_store::moves::{OperationKind, ReplayFrom, WorkRow};
 
 use super::call::{At, Call};
 use super::describe::{self, Conflicting, Idempotent, Keyed, Missing};
@@ -24,9 +23,6 @@ use crate::context::Context;
 use crate::dead_letters::{DeadLetterPurge, DeadLetterReplay, DeadQuery};
 use crate::schema;
 use crate::view::{Content, envelope};
-
-/// How many pages a dry run counts.
-const COUNTED_PAGES_MAX: usize = 2000;
 
 /// Lists dead letters that were neither replayed nor purged.
 #[utoipa::path(
@@ -117,13 +113,6 @@ struct ManyBody {
     dry_run: Option<bool>,
 }
 
-/// What a dry run found.
-#[derive(Serialize, ToSchema)]
-struct Matched {
-    /// How many dead letters fit.
-    matched: u64,
-}
-
 /// Tries many dead letters again, each once however often this is interrupted.
 ///
 /// Of those that were given up so far and not dealt with yet. What a person replays meanwhile counts as failed.
@@ -132,7 +121,6 @@ struct Matched {
     params(describe::Tenant, Idempotent), request_body = ManyBody,
     responses(
         (status = 202, description = "It is under way.", body = Begun),
-        (status = 200, description = "A dry run: how many fit.", body = Matched),
         Keyed, Missing, Conflicting,
     )
 )]
@@ -141,34 +129,17 @@ pub async fn replay_many(call: Call) -> Result<Response, ApiError> {
     let tenant = call.tenant().await?;
     let ManyBody { filter, note, scope, dry_run } = call.body()?;
     work::check_note(&note)?;
-    if dry_run.unwrap_or_default() {
-        let matched = count(&call.context, tenant.id, &filter).await?;
-        return Ok(once::json(StatusCode::OK, &Matched { matched }));
-    }
     let asked = DeadLetterReplay {
         filter,
         note: note.clone(),
         fresh_scope: scope.unwrap_or_default() == Scope::Fresh,
         actor: call.caller.name.clone(),
+        at: call.context.store.now().await?,
+        dry_run: dry_run.unwrap_or_default(),
     };
     let asked = serde_json::to_string(&asked).expect("what was asked is plain data");
     let kind = OperationKind::DeadLetterReplay;
     operations::begin(&call, &tenant, kind, asked, "dead_letters.replay", note).await
-}
-
-/// Counts page by page, so that no single look is long.
-async fn count(context: &Context, tenant: TenantId, query: &DeadQuery) -> Result<u64, ApiError> {
-    let (mut count, mut before) = (0, None::<Ulid>);
-    for _ in 0..COUNTED_PAGES_MAX {
-        let page = Page { before, limit: PAGE_MAX };
-        let rows = context.store.dead_letters(tenant, query.open(), page).await?;
-        count += rows.len() as u64;
-        before = rows.last().map(|row| row.id.0);
-        if rows.len() < PAGE_MAX as usize {
-            break;
-        }
-    }
-    Ok(count)
 }
 
 /// Which dead letters are purged, and why.
@@ -195,7 +166,8 @@ pub async fn purge(call: Call) -> Result<Response, ApiError> {
     let tenant = call.tenant().await?;
     let PurgeBody { filter, note } = call.body()?;
     work::check_note(&note)?;
-    let asked = serde_json::to_string(&DeadLetterPurge { filter });
+    let asked =
+        serde_json::to_string(&DeadLetterPurge { filter, at: call.context.store.now().await? });
     let asked = asked.expect("what was asked is plain data");
     let kind = OperationKind::DeadLetterPurge;
     operations::begin(&call, &tenant, kind, asked, "dead_letters.purge", note).await

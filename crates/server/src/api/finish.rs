@@ -129,7 +129,22 @@ impl Leased for FailBody {
     }
 
     fn check(&self) -> Result<(), ApiError> {
+        check_hand_back(self.hand_back, self.retryable, self.retry_after_s)?;
         check_cost(self.cost)
+    }
+}
+
+fn check_hand_back(
+    hand_back: bool,
+    retryable: Option<bool>,
+    retry_after_s: Option<u64>,
+) -> Result<(), ApiError> {
+    match hand_back && (retryable.is_some() || retry_after_s.is_some()) {
+        false => Ok(()),
+        true => Err(ApiError::field(
+            "hand_back",
+            "stands beside retryable or retry_after_s: what is handed back did not fail",
+        )),
     }
 }
 
@@ -143,27 +158,22 @@ struct Failure {
 }
 
 impl Failure {
-    fn end(self, ticket: Ticket) -> Result<End, ApiError> {
+    fn end(self, ticket: Ticket) -> End {
         let ending = match self.hand_back {
             false => Ending::Failed {
                 retryable: self.retryable.unwrap_or(true),
                 retry_after: self.retry_after_s.map(Duration::from_secs),
             },
-            true if self.retryable.is_some() || self.retry_after_s.is_some() => {
-                let message =
-                    "stands beside retryable or retry_after_s: what is handed back did not fail";
-                return Err(ApiError::field("hand_back", message));
-            }
             true => Ending::HandedBack,
         };
-        Ok(End {
+        End {
             ticket,
             ending,
             error: Some(limits::truncate(&self.error, limits::ERROR_BYTES_MAX).to_owned()),
             evidence: Evidence { cost: self.cost, ..Evidence::default() },
             follow_up: None,
             expanded: None,
-        })
+        }
     }
 }
 
@@ -181,7 +191,7 @@ pub async fn fail(At(id): At<String>, call: Call) -> Result<Response, ApiError> 
     let (body, ticket) = call.leased::<FailBody>(&id).await?;
     let FailBody { error, retryable, retry_after_s, cost, hand_back, .. } = body;
     let failure = Failure { error, retryable, retry_after_s, cost, hand_back };
-    finish_one(&call, id, failure.end(ticket)?).await
+    finish_one(&call, id, failure.end(ticket)).await
 }
 
 async fn finish_one(call: &Call, id: String, end: End) -> Result<Response, ApiError> {
@@ -284,7 +294,8 @@ async fn finish_row(call: &Call, row: FinishRow) -> Result<End, ApiError> {
             }
             let error = row.error.ok_or_else(|| ApiError::field("error", "is required"))?;
             let FinishRow { retryable, retry_after_s, cost, hand_back, .. } = row;
-            Failure { error, retryable, retry_after_s, cost, hand_back }.end(ticket)
+            check_hand_back(hand_back, retryable, retry_after_s)?;
+            Ok(Failure { error, retryable, retry_after_s, cost, hand_back }.end(ticket))
         }
     }
 }

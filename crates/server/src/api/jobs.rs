@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
-use wakepost_domain::access::{Reach, Right};
+use wakepost_domain::access::Right;
 use wakepost_domain::approval::Mode;
 use wakepost_domain::callback::OwnCallback;
 use wakepost_domain::executor::Executor;
@@ -250,15 +250,15 @@ async fn prepare(
     }
     check_attempts(&at("max_attempts"), job.max_attempts)?;
     check_cancel_on(&at, job.cancel_on.as_ref(), job.subject.as_deref())?;
-    let all_tenants = call.caller.reach == Reach::All;
+    let trusted = call.is_trusted();
     if let Some(executor) = &job.executor {
-        check_executor(&at("executor"), executor, &context.config, all_tenants)?;
+        check_executor(&at("executor"), executor, &context.config, trusted)?;
     }
     let (callback, callback_lane) = match job.callback_url {
         Some(url) => {
-            let target = check_url(&at("callback_url"), &url, &context.config, all_tenants)?;
+            let target = check_url(&at("callback_url"), &url, &context.config, trusted)?;
             let lane = callbacks::lane_of_job(context, tenant.id, &target).await?;
-            (Some(OwnCallback { url, trusted: all_tenants }), Some(lane))
+            (Some(OwnCallback { url, trusted }), Some(lane))
         }
         None => (None, None),
     };
@@ -285,10 +285,7 @@ async fn prepare(
             priority: job.priority.unwrap_or(Priority::Webhook),
             origin: None,
             name: name.clone(),
-            executor: job
-                .executor
-                .clone()
-                .map(|executor| OwnExecutor { executor, trusted: all_tenants }.key()),
+            executor: job.executor.clone().map(|executor| OwnExecutor { executor, trusted }.key()),
         })
         .await?;
     Ok(NewWork {

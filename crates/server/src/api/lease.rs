@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::response::Response;
-use futures_util::{StreamExt, stream};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -35,8 +34,8 @@ use crate::view;
 /// How often one call may claim jobs of which every one was kept back.
 const ROUNDS_MAX: usize = 20;
 
-/// How many pre-flights of one call are under way at once.
-const PREFLIGHTS_AT_ONCE: usize = 100;
+/// How many kinds, or sources, one call may name: every lane is compared with them.
+const NAMES_MAX: usize = 100;
 
 /// A wish for work.
 #[derive(Deserialize, ToSchema)]
@@ -96,6 +95,14 @@ pub async fn lease(call: Call) -> Result<Response, ApiError> {
         return Err(ApiError::field("wait_s", "must be from 0 to 30"));
     }
     let lease = seconds("lease_s", body.lease_s)?;
+    for (field, count) in [
+        ("kinds", body.kinds.as_ref().map(Vec::len)),
+        ("sources", body.sources.as_ref().map(Vec::len)),
+    ] {
+        if count.is_some_and(|count| count > NAMES_MAX) {
+            return Err(ApiError::field(field, format!("must have at most {NAMES_MAX}")));
+        }
+    }
     let mut ask = Ask {
         worker: body.worker,
         max,
@@ -105,7 +112,10 @@ pub async fn lease(call: Call) -> Result<Response, ApiError> {
         sources: body.sources,
         lease,
     };
-    let until = Instant::now() + wait;
+    let asked = Instant::now();
+    let until = asked + wait;
+    // Pre-flights that say no are no reason to keep a worker waiting for long that did not mean to wait.
+    let last_round = until.max(asked + preflight::PATIENCE);
     let mut jobs = Vec::new();
     for _ in 0..ROUNDS_MAX {
         ask.wait = until.saturating_duration_since(Instant::now());
@@ -113,28 +123,25 @@ pub async fn lease(call: Call) -> Result<Response, ApiError> {
         call.context.metrics.claimed.inc_by(claimed.len() as u64);
         let none = claimed.is_empty();
         jobs = handed_out(&call.context, claimed).await?;
-        if none || !jobs.is_empty() {
+        if none || !jobs.is_empty() || Instant::now() >= last_round {
             break;
         }
     }
     Ok(once::json(StatusCode::OK, &LeasedJobs { jobs }))
 }
 
-/// Claimed jobs as their worker gets them, less those that their sources' pre-flights kept back.
+/// Claimed jobs as their worker gets them, less those that a pre-flight kept back.
 async fn handed_out(context: &Context, claimed: Vec<Pushed>) -> Result<Vec<Value>, ApiError> {
-    if claimed.iter().all(|(_, _, policy)| policy.preflight.is_none()) {
+    let plain = |(item, _, policy): &Pushed| {
+        policy.preflight.is_none() && item.meta.superseded_by.is_none()
+    };
+    if claimed.iter().all(plain) {
         let items: Vec<Claimed> = claimed.into_iter().map(|(item, ..)| item).collect();
         return Ok(view::leased(context, &items).await?);
     }
     let items: Vec<Claimed> = claimed.iter().map(|(item, ..)| item.clone()).collect();
     let jobs = view::leased(context, &items).await?;
-    let asked = claimed.into_iter().zip(jobs).map(async |(item, job)| match item.2.preflight {
-        Some(_) => preflight::hand_out(context, item, job).await,
-        None => Some(job),
-    });
-    let answered: Vec<Option<Value>> =
-        stream::iter(asked).buffered(PREFLIGHTS_AT_ONCE).collect().await;
-    Ok(answered.into_iter().flatten().collect())
+    Ok(preflight::hand_out(context, claimed.into_iter().zip(jobs).collect()).await)
 }
 
 fn seconds(field: &str, value: Option<u64>) -> Result<Option<Duration>, ApiError> {

@@ -67,9 +67,10 @@ pub async fn reply(At(id): At<String>, call: Call) -> Result<Response, ApiError>
     let context = &call.context;
     let row = context.store.work(ticket.tenant, ticket.work).await?;
     let row = row.ok_or(StoreError::LeaseLost)?;
-    let live = replies::answerable(context, &row).await?.ok_or_else(|| {
-        ApiError::invalid_state("the job's event came from nowhere that can be answered")
-    })?;
+    let Some(live) = replies::answerable(context, &row).await? else {
+        let refusal = "the job's event came from nowhere that can be answered";
+        return Err(call.or_lost(&ticket, ApiError::invalid_state(refusal)).await);
+    };
     let place = match body.update {
         None => Place::Interim,
         Some(false) => Place::Beside,

@@ -5,7 +5,7 @@ use http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
-use wakepost_domain::access::{Reach, Right};
+use wakepost_domain::access::Right;
 use wakepost_domain::executor::Executor;
 use wakepost_domain::schedule::{InvalidSchedule, Recurrence, ScheduleSettings, UTC};
 use wakepost_domain::tenant::Tenant;
@@ -197,7 +197,7 @@ impl ScheduleBody {
         check_attempts("max_attempts", self.max_attempts.flatten())?;
         check_document("input", self.input.as_deref())?;
         if let Some(executor) = &self.executor {
-            let trusted = call.caller.reach == Reach::All;
+            let trusted = call.is_trusted();
             if let Some(executor) = executor {
                 check_executor("executor", executor, &call.context.config, trusted)?;
             }

@@ -12,7 +12,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
-use wakepost_domain::access::{Reach, Right};
+use wakepost_domain::access::Right;
 use wakepost_domain::approval::Mode;
 use wakepost_domain::budget::Budget;
 use wakepost_domain::event::Event;
@@ -259,7 +259,7 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
         created_at: now,
         updated_at: now,
     };
-    body.apply(&mut source, provider, &context.config, call.caller.reach == Reach::All)?;
+    body.apply(&mut source, provider, &context.config, call.is_trusted())?;
     let made_secret = make_secret(context, &mut source, provider);
     let made_executor_secret = make_executor_secret(context, &mut source);
     let made_callback_secret = make_callback_secret(context, &mut source);
@@ -386,7 +386,7 @@ pub async fn update(At(id): At<String>, call: Call) -> Result<Response, ApiError
         return Err(ApiError::field("provider", "cannot be changed: make another source"));
     }
     let mut source = live.source.clone();
-    body.apply(&mut source, live.provider, &call.context.config, call.caller.reach == Reach::All)?;
+    body.apply(&mut source, live.provider, &call.context.config, call.is_trusted())?;
     let executor_secret = make_executor_secret(&call.context, &mut source);
     let callback_secret = make_callback_secret(&call.context, &mut source);
     check(&source, live.provider)?;

@@ -8,6 +8,7 @@ use wakepost_domain::access::{Reach, Right};
 use wakepost_domain::executor::Executor;
 use wakepost_domain::tenant::{Tenant, TenantSettings, is_slug};
 use wakepost_domain::{AuditId, TenantId, Timestamp, Ulid};
+use wakepost_store::StoreError;
 use wakepost_store::moves::AuditRow;
 
 use super::call::{At, Call, Nothing, given};
@@ -21,8 +22,11 @@ use crate::config::Config;
 use crate::directory::Secret;
 use crate::schema;
 
+/// How often a change is made anew to what somebody else changed meanwhile.
+const UPDATE_TRIES: u32 = 5;
+
 /// A tenant in a request. A field that is left out stays as it is; `null` sets it back to its default.
-#[derive(Deserialize, ToSchema)]
+#[derive(Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = TenantFields)]
 struct Fields {
@@ -238,9 +242,23 @@ pub async fn update(At(slug): At<String>, call: Call) -> Result<Response, ApiErr
     if changes.slug.as_ref().is_some_and(|new| *new != slug) {
         return Err(ApiError::field("slug", "cannot be changed"));
     }
-    changes.apply(&mut tenant.settings, &call.context.config)?;
-    let audit = call.audit(Some(tenant.id), "tenant.update", slug, None);
-    call.context.store.update_tenant(tenant.id, tenant.settings.clone(), audit).await?;
+    for tries_left in (0..UPDATE_TRIES).rev() {
+        let seen = tenant.settings.clone();
+        changes.clone().apply(&mut tenant.settings, &call.context.config)?;
+        let audit = call.audit(Some(tenant.id), "tenant.update", slug.clone(), None);
+        let settings = tenant.settings.clone();
+        match call.context.store.update_tenant(tenant.id, seen, settings, audit).await {
+            // What this node knew of it was old, or somebody was faster: the change is made to what is there now.
+            Err(StoreError::InvalidState(_)) if tries_left > 0 => {
+                call.context.directory.forget_tenants();
+                tenant = find(&call, &slug).await?;
+            }
+            done => {
+                done?;
+                break;
+            }
+        }
+    }
     call.context.tenants_changed();
     let answer = TenantView { executor_secret: executor_secret(&call, &tenant), ..shown(&tenant) };
     Ok(once::json(StatusCode::OK, &answer))

@@ -66,7 +66,8 @@ impl Call {
         }
     }
 
-    async fn or_lost(&self, ticket: &Ticket, refusal: ApiError) -> ApiError {
+    /// A refusal, unless the lease is lost: then that is what its worker must hear.
+    pub async fn or_lost(&self, ticket: &Ticket, refusal: ApiError) -> ApiError {
         let live = match self.context.store.work(ticket.tenant, ticket.work).await {
             Ok(row) => row.is_some_and(|row| {
                 row.state == State::Running

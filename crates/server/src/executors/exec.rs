@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use wakepost_domain::limits;
 use wakepost_domain::work::WorkKind;
@@ -26,6 +27,8 @@ const TERM_PATIENCE: Duration = Duration::from_secs(10);
 const KILL_MARGIN: Duration = Duration::from_millis(500);
 /// How long the pipes of a command that ended may stay open: something that left its group holds them.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
+/// How long what it said may take to be stored after that.
+const REPORT_PATIENCE: Duration = Duration::from_secs(10);
 /// How many lines of standard error become progress.
 const LINES_MAX: usize = 500;
 /// What a command inherits from our environment. Everything else may hold secrets of ours.
@@ -139,33 +142,50 @@ async fn talk(
             None => Ok(()),
         }
     };
-    let listen = async {
+    // Apart, since storing a line takes longer than saying it, and what was said is stored after the end, too.
+    let (said, heard) = mpsc::channel(LINES_MAX);
+    let listen = async move {
         if let Some(stderr) = stderr {
-            report(context, item, stderr).await;
+            hear(stderr, said).await;
         }
     };
+    let report = report(context, item, heard);
+    tokio::pin!(report);
     let end = async {
         let status = child.wait().await;
         // Whatever the command left running in its group ends with it, and lets go of the pipes.
         signal(group, Signal::KILL);
         status
     };
-    let status = {
+    let talked = async {
         let pipes = async { tokio::join!(give, take, listen).1 };
         tokio::pin!(pipes, end);
         tokio::select! {
             taken = &mut pipes => {
                 taken?;
-                end.await?
+                end.await
             }
             status = &mut end => {
                 if let Ok(taken) = tokio::time::timeout(DRAIN_PATIENCE, pipes).await {
                     taken?;
                 }
-                status?
+                status
             }
         }
     };
+    let mut reported = false;
+    let status = {
+        tokio::pin!(talked);
+        loop {
+            tokio::select! {
+                status = &mut talked => break status?,
+                () = &mut report, if !reported => reported = true,
+            }
+        }
+    };
+    if !reported {
+        let _ = tokio::time::timeout(REPORT_PATIENCE, report).await;
+    }
     Ok((status, output))
 }
 
@@ -176,12 +196,8 @@ async fn read_bounded(mut from: impl AsyncRead + Unpin, kept: &mut Vec<u8>) -> s
     Ok(())
 }
 
-/// Lines of standard error become progress.
-async fn report(context: &Context, item: &Pushed, stderr: impl AsyncRead + Unpin) {
-    let ticket = item.0.ticket;
-    let Ok(key) = context.vault.key(ticket.tenant).await else {
-        return;
-    };
+/// Reads standard error to its end, so that the command can write, and passes its first lines on.
+async fn hear(stderr: impl AsyncRead + Unpin, said: mpsc::Sender<String>) {
     let mut lines = BufReader::new(stderr);
     let mut line = Vec::new();
     let mut count = 0;
@@ -194,11 +210,21 @@ async fn report(context: &Context, item: &Pushed, stderr: impl AsyncRead + Unpin
         }
         count += 1;
         let text = String::from_utf8_lossy(&line);
-        if count > LINES_MAX || text.trim().is_empty() {
-            continue;
+        if count <= LINES_MAX && !text.trim().is_empty() {
+            // There is room for all of them.
+            let _ = said.send(text.trim_end().to_owned()).await;
         }
-        let run_id = ticket.run_id();
-        let content = json!({"message": text.trim_end(), "run_id": run_id}).to_string();
+    }
+}
+
+/// Lines of standard error become progress.
+async fn report(context: &Context, item: &Pushed, mut heard: mpsc::Receiver<String>) {
+    let ticket = item.0.ticket;
+    let Ok(key) = context.vault.key(ticket.tenant).await else {
+        return;
+    };
+    while let Some(text) = heard.recv().await {
+        let content = json!({"message": text, "run_id": ticket.run_id()}).to_string();
         let content = key.seal(Slot::Progress(ticket.work), content.as_bytes());
         // Progress is for people: a line that gets lost is no reason to stop.
         let _ = context.store.progress(Progress { ticket, content }).await;

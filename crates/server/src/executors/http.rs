@@ -30,7 +30,8 @@ pub(crate) async fn run(context: &Context, item: &Pushed, url: &str, job: &Value
         sent = context.client.send(request) => return match sent {
             Ok(answer) => read(context, &answer),
             Err(error) => Finished::Failed {
-                retryable: error.class != SendErrorClass::Refused,
+                // What was refused stays so; who answered too much has done the work, and would again.
+                retryable: !matches!(error.class, SendErrorClass::Refused | SendErrorClass::TooLarge),
                 error: format!("{}: {}", error.class.as_str(), error.text),
                 retry_after: None,
             },

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 use wakepost_domain::limits;
@@ -18,13 +20,18 @@ use crate::outbound::OutboundAnswer;
 use crate::queue::Pushed;
 
 /// How long the answer may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// How many are asked about at once.
+const AT_ONCE: usize = 100;
 /// How large it may be.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Asks about a job that was claimed, if its source wants to be asked, while its lease is kept. `Err`: how the run
-/// ends without the agent.
+/// Whether a claimed job still needs its agent: not if a newer event took its place while it ran before, nor if its
+/// source, where it wants to be asked, says so. `Err`: how the run ends without the agent. Its lease is kept meanwhile.
 pub(super) async fn pass(context: &Context, item: &Pushed, job: &Value) -> Result<(), Finished> {
+    if let Some(by) = &item.0.meta.superseded_by {
+        return Err(Finished::Declined { reason: format!("superseded by {by}") });
+    }
     let Some(preflight) = &item.2.preflight else {
         return Ok(());
     };
@@ -39,25 +46,57 @@ pub(super) async fn pass(context: &Context, item: &Pushed, job: &Value) -> Resul
     }
 }
 
-/// Asks about a job that a worker is about to get, as it will get it. `None`: it is not to get it, and the run has
-/// ended. The check must not eat into the worker's lease, which begins anew.
-pub async fn hand_out(context: &Context, mut item: Pushed, mut job: Value) -> Option<Value> {
-    let lease = Duration::from_secs(item.0.ticket.lease_s.max(1).unsigned_abs().into());
-    // As long as the worker asked for, whatever the source says.
-    item.2.lease = lease;
-    if let Err(finished) = pass(context, &item, &job).await {
-        record(context, &item, finished).await;
-        return None;
-    }
-    let beat = Heartbeat { ticket: item.0.ticket, extend: lease, cost: None };
-    match context.store.heartbeat(vec![beat]).await.pop()? {
-        Ok(answer) => {
-            job["lease_expires_at"] = answer.lease_expires_at.to_string().into();
-            Some(job)
+/// Asks about jobs that a worker is about to get, as it will get them. Answers those that it gets; the runs of the
+/// others have ended. The checks must not eat into the worker's leases: all of them are kept meanwhile, also those of
+/// jobs that nobody asks about, and begin anew in the end.
+pub async fn hand_out(context: &Context, claimed: Vec<(Pushed, Value)>) -> Vec<Value> {
+    // Those that only wait for the others by now.
+    let waiting = Mutex::new(Vec::new());
+    let shortest = claimed.iter().map(|(item, _)| lease_of(item)).min().unwrap_or_default();
+    let asking = stream::iter(claimed).map(async |(mut item, job)| {
+        // As long as the worker asked for, whatever the source says.
+        item.2.lease = lease_of(&item);
+        let passed = pass(context, &item, &job).await;
+        match passed {
+            Ok(()) => {
+                waiting.lock().push(beat(&item));
+                Some((item, job))
+            }
+            Err(finished) => {
+                record(context, &item, finished).await;
+                None
+            }
         }
-        // It is somebody else's by now, or the rescuer's soon.
-        Err(_) => None,
-    }
+    });
+    let asking = asking.buffered(AT_ONCE).collect::<Vec<_>>();
+    tokio::pin!(asking);
+    let passed = loop {
+        tokio::select! {
+            passed = &mut asking => break passed,
+            () = tokio::time::sleep(shortest / 3) => {
+                let beats = waiting.lock().clone();
+                // Whose lease is lost meanwhile is found out in the end.
+                context.store.heartbeat(beats).await;
+            }
+        }
+    };
+    let passed: Vec<(Pushed, Value)> = passed.into_iter().flatten().collect();
+    let beats = passed.iter().map(|(item, _)| beat(item)).collect();
+    let beaten = context.store.heartbeat(beats).await;
+    let given = passed.into_iter().zip(beaten).filter_map(|((_, mut job), beaten)| {
+        // Without an answer it is somebody else's by now, or the rescuer's soon.
+        job["lease_expires_at"] = beaten.ok()?.lease_expires_at.to_string().into();
+        Some(job)
+    });
+    given.collect()
+}
+
+fn lease_of(item: &Pushed) -> Duration {
+    Duration::from_secs(item.0.ticket.lease_s.max(1).unsigned_abs().into())
+}
+
+fn beat(item: &Pushed) -> Heartbeat {
+    Heartbeat { ticket: item.0.ticket, extend: lease_of(item), cost: None }
 }
 
 async fn ask(

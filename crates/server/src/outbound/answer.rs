@@ -9,7 +9,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use super::client::{KeepBody, OutboundAnswer, Timings};
+use super::client::{KeepBody, OutboundAnswer, SendErrorClass, Timings};
 use super::fault::Fault;
 
 /// hyper reads heads up to 64 KiB; a record of an attempt needs far less.
@@ -42,6 +42,7 @@ impl Arrived {
         bytes_max: usize,
         keep: KeepBody,
     ) -> Result<(), Fault> {
+        let keep = if self.status.is_success() { keep } else { KeepBody::Prefix };
         if keep == KeepBody::Whole && body.size_hint().lower() > bytes_max as u64 {
             return Err(too_large(bytes_max));
         }
@@ -76,7 +77,7 @@ impl Arrived {
 }
 
 fn too_large(bytes_max: usize) -> Fault {
-    Fault::protocol(format!("the answer is larger than {bytes_max} bytes"))
+    Fault::new(SendErrorClass::TooLarge, format!("the answer is larger than {bytes_max} bytes"))
 }
 
 /// Keeps headers in their order while they fit, and a sensible `Retry-After` in any case.

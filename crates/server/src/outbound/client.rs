@@ -53,7 +53,8 @@ pub enum KeepBody {
     /// The beginning is kept, and marked as truncated.
     #[default]
     Prefix,
-    /// It is an error: a cut JSON body must not be taken for a whole one.
+    /// Of a success it is an error: a cut JSON body must not be taken for a whole one. Of anything else the beginning
+    /// is kept.
     Whole,
 }
 
@@ -119,8 +120,10 @@ pub enum SendErrorClass {
     Tls,
     /// The deadline passed.
     Timeout,
-    /// The answer was broken off, malformed or beyond a bound.
+    /// The answer was broken off or malformed.
     Protocol,
+    /// It was a success, and larger than the caller can take.
+    TooLarge,
 }
 
 impl SendErrorClass {
@@ -133,6 +136,7 @@ impl SendErrorClass {
             SendErrorClass::Tls => "tls",
             SendErrorClass::Timeout => "timeout",
             SendErrorClass::Protocol => "protocol",
+            SendErrorClass::TooLarge => "too_large",
         }
     }
 }

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use wakepost_domain::lease::{fence_of, run_id};
 use wakepost_domain::run::{Run, RunOutcome};
-use wakepost_domain::work::State;
+use wakepost_domain::work::{HeldReason, State};
 use wakepost_domain::{RunId, Timestamp};
 use wakepost_store::moves::{HOP_LIMIT, WorkRow};
 
@@ -29,14 +29,16 @@ pub struct Entered {
     pub at: Timestamp,
 }
 
-/// What a claim can lead to, in its order: the run, its end, an operator's word, and an end without a run.
+/// What a claim can lead to, in its order: the run, its end, an operator's word, a hold while it waited for the next, and
+/// an end without a run.
 const BEGINS: u64 = 0;
 const ENDS: u64 = 1;
 const LET_GO: u64 = 2;
-const GIVEN_UP: u64 = 3;
+const SET_ASIDE: u64 = 3;
+const GIVEN_UP: u64 = 4;
 
 fn place(fence: i32, step: u64) -> u64 {
-    u64::from(fence.max(0).unsigned_abs()) * 4 + step
+    u64::from(fence.max(0).unsigned_abs()) * (GIVEN_UP + 1) + step
 }
 
 /// An item whose time is this much later than itself was made for later; less is the way into the database.
@@ -79,6 +81,18 @@ pub fn states(row: &WorkRow, runs: &[Run]) -> Vec<Entered> {
             at,
         });
     }
+    if let Some(why) = held_while_it_waited(row) {
+        // Once it was let go nothing tells of it: the next run follows what went before.
+        entered.push(Entered {
+            place: place(row.fence, SET_ASIDE),
+            status: State::Held,
+            attempt: row.attempts,
+            reason: Some(why.as_str().to_owned()),
+            run_id: None,
+            worker: None,
+            at: row.run_at,
+        });
+    }
     let told = entered.iter().any(|state| state.status == row.state);
     if row.state.is_terminal() && !told {
         entered.push(Entered {
@@ -94,6 +108,11 @@ pub fn states(row: &WorkRow, runs: &[Run]) -> Vec<Entered> {
     entered
 }
 
+/// Why an item is held that no run of its own, nor how it was made, got there.
+fn held_while_it_waited(row: &WorkRow) -> Option<HeldReason> {
+    row.held.filter(|why| row.state == State::Held && *why == HeldReason::Budget)
+}
+
 /// What it was made as. Of one that ran more than once, whether it was made for later is not known any more.
 fn first(row: &WorkRow) -> Entered {
     let held = row.meta.flags.iter().any(|flag| flag == HOP_LIMIT);
@@ -106,6 +125,7 @@ fn first(row: &WorkRow) -> Entered {
     };
     let status = match row.fence {
         _ if held => State::Held,
+        0 if held_while_it_waited(row).is_some() => State::Pending,
         0 if !row.state.is_terminal() => row.state,
         _ if first_time && later => State::Scheduled,
         _ => State::Pending,
@@ -168,7 +188,7 @@ fn after(row: &WorkRow, fence: i32, run: &Run, next: Option<Timestamp>) -> Vec<E
 #[cfg(test)]
 mod tests {
     use wakepost_domain::lane::LaneId;
-    use wakepost_domain::work::{HeldReason, WorkKind};
+    use wakepost_domain::work::WorkKind;
     use wakepost_domain::{TenantId, Ulid, WorkId};
     use wakepost_store::moves::WorkMeta;
 
@@ -279,6 +299,22 @@ mod tests {
         let runs = [run(1, RunOutcome::Held)];
         let story = ["pending", "running", "held", "pending", "running"];
         assert_eq!(words(&row(State::Running, 2), &runs), story);
+    }
+
+    #[test]
+    fn a_job_that_is_held_for_its_budget_was_waiting_before() {
+        let mut held = row(State::Held, 0);
+        held.held = Some(HeldReason::Budget);
+        assert_eq!(words(&held, &[]), ["pending", "held"]);
+        let waited = states(&row(State::Pending, 0), &[]);
+        let places =
+            |states: &[Entered]| states.iter().map(|state| state.place).collect::<Vec<_>>();
+        assert!(places(&states(&held, &[])).starts_with(&places(&waited)));
+        assert!(places(&states(&row(State::Running, 1), &[]))[1] > places(&states(&held, &[]))[1]);
+        let mut again = row(State::Held, 1);
+        again.held = Some(HeldReason::Budget);
+        let story = ["pending", "running", "retrying", "held"];
+        assert_eq!(words(&again, &[run(1, RunOutcome::Failed)]), story);
     }
 
     #[test]

@@ -73,6 +73,18 @@ async fn page(context: &Context) -> Result<bool> {
     Ok(true)
 }
 
+/// An item whose record cannot be read fails by itself: it must not keep the others from their turn for ever. Anything
+/// else that goes wrong ends the page, which is tried again.
+fn set_aside(item: String, error: StoreError) -> Result<()> {
+    match error {
+        StoreError::Corrupt(_) => {
+            tracing::error!(%error, item, "bulk work left an item out");
+            Ok(())
+        }
+        error => Err(error),
+    }
+}
+
 /// What was asked for.
 fn asked<T: DeserializeOwned>(operation: &Operation) -> Result<T> {
     serde_json::from_str(&operation.asked)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use wakepost_domain::Timestamp;
+use wakepost_domain::{ScheduleId, Timestamp};
 use wakepost_store::moves::Schedule;
 use wakepost_store::{Result, failpoint};
 
@@ -20,11 +20,15 @@ const AT_ONCE: usize = 4;
 /// How many times in a row, when very many are due at once.
 const ROUNDS_MAX: usize = 20;
 
-/// One look.
+/// The tick and the schedule that a look saw last.
+type Seen = (Timestamp, ScheduleId);
+
+/// One look, along all that are due: those that cannot be fired must not keep the others from it.
 pub async fn tick(context: Arc<Context>) {
+    let mut seen = None;
     for _ in 0..ROUNDS_MAX {
-        match look(&context).await {
-            Ok(true) if !context.stop.is_cancelled() => {}
+        match look(&context, seen).await {
+            Ok(Some(last)) if !context.stop.is_cancelled() => seen = Some(last),
             Ok(_) => return,
             Err(error) => {
                 tracing::debug!(%error, "schedules could not be looked at; it will be tried again");
@@ -34,26 +38,27 @@ pub async fn tick(context: Arc<Context>) {
     }
 }
 
-/// Fires what is due; answers whether there may be more.
-async fn look(context: &Context) -> Result<bool> {
-    let due = context.store.due_schedules(BATCH).await?;
-    if due.is_empty() {
-        return Ok(false);
-    }
+/// Fires what is due after what was seen; answers how far it saw if there may be more.
+async fn look(context: &Context, seen: Option<Seen>) -> Result<Option<Seen>> {
+    let due = context.store.due_schedules(seen, BATCH).await?;
+    let Some(last) = due.last().and_then(|last| Some((last.next_at?, last.id))) else {
+        return Ok(None);
+    };
     failpoint::pass_async("cron.after_select").await?;
     let now = context.store.now().await?;
     let full = due.len() == BATCH as usize;
-    let fired = stream::iter(due).map(|schedule| try_fire(context, schedule, now));
-    let fired = fired.buffer_unordered(AT_ONCE).filter(|fired| std::future::ready(*fired)).count();
-    // If none could be fired, the next look would see the same.
-    Ok(fired.await > 0 && full)
+    stream::iter(due)
+        .map(|schedule| try_fire(context, schedule, now))
+        .buffer_unordered(AT_ONCE)
+        .count()
+        .await;
+    Ok(full.then_some(last))
 }
 
-/// Fires one; answers whether this node did. The others must not wait for one that cannot be fired.
-async fn try_fire(context: &Context, schedule: Schedule, now: Timestamp) -> bool {
+/// Fires one, if no other node does.
+async fn try_fire(context: &Context, schedule: Schedule, now: Timestamp) {
     let id = schedule.id;
-    fire(context, schedule, now).await.unwrap_or_else(|error| {
+    if let Err(error) = fire(context, schedule, now).await {
         tracing::warn!(%error, schedule = %id, "a schedule could not be fired; it will be tried again");
-        false
-    })
+    }
 }

@@ -1,6 +1,8 @@
 //! Timers and resyncs: lanes whose work fell due, and the net under every lost hint.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use wakepost_domain::lane::LaneId;
@@ -12,6 +14,8 @@ use crate::context::Context;
 pub const PERIOD: Duration = Duration::from_millis(200);
 /// How far back a look goes, so that what was committed late by another node is not missed.
 const WINDOW: Duration = Duration::from_secs(5);
+/// How much work of unknown kinds one look holds.
+const HELD_AT_ONCE: u32 = 1000;
 /// How often all lanes are looked at.
 pub const RESYNC_PERIOD: Duration = Duration::from_secs(20);
 
@@ -23,7 +27,14 @@ pub async fn tick(context: Arc<Context>) {
 }
 
 async fn look(context: &Context) -> Result<()> {
-    let due = context.store.due_lanes(WINDOW).await?;
+    let (now, mut due) = context.store.due_lanes(WINDOW).await?;
+    let before = context.timers_seen.load(Ordering::Relaxed);
+    let since = Duration::from_millis(u64::try_from(now.as_millis() - before).unwrap_or(0));
+    if before != 0 && since > WINDOW {
+        // The clock was put forward, the database was away, or this node was frozen.
+        due = context.store.due_lanes(since + WINDOW).await?.1;
+    }
+    context.timers_seen.store(now.as_millis(), Ordering::Relaxed);
     if due.is_empty() {
         return Ok(());
     }
@@ -38,12 +49,28 @@ pub async fn resync_tick(context: Arc<Context>) {
     }
 }
 
+/// Work of a kind that only a newer program knows waits for that program, where people can see it.
+async fn hold_unknown(context: &Context, ready: &[LaneId]) -> Result<()> {
+    let known = context.directory.lanes(ready).await?;
+    if known.len() == ready.len() {
+        return Ok(());
+    }
+    let known: HashSet<LaneId> = known.iter().map(|lane| lane.id).collect();
+    let unknown: Vec<LaneId> = ready.iter().copied().filter(|lane| !known.contains(lane)).collect();
+    let held = context.store.hold_unknown(unknown, HELD_AT_ONCE).await?;
+    if held > 0 {
+        tracing::warn!(held, "work of a kind that this program does not know is held");
+    }
+    Ok(())
+}
+
 /// Hints every lane that has ready work, and says how many there are.
 pub async fn resync(context: &Context) -> Result<usize> {
     let now = context.store.now().await?;
     let waiting = context.store.waiting_lanes().await?;
     let ready: Vec<LaneId> =
         waiting.into_iter().filter(|lane| lane.run_at <= now).map(|lane| lane.lane).collect();
+    hold_unknown(context, &ready).await?;
     context.queue.overhear(&ready).await?;
     Ok(ready.len())
 }

@@ -79,7 +79,7 @@ pub async fn every_end_of_a_run_makes_a_callback_once(harness: &impl Harness) {
         assert!(world.settle(end(&ticket, ending)).await.unwrap().repeated);
         world.callback_of(inbox.tenant, ticket.work).await;
     }
-    let due = world.store.due_lanes(Duration::from_secs(60)).await.unwrap();
+    let (_, due) = world.store.due_lanes(Duration::from_secs(60)).await.unwrap();
     assert_eq!(due, [lane], "the timers find it");
     let of_lane = Inbox { lane, ..inbox };
     assert_eq!(world.claim(&of_lane).up_to(9).take().await.len(), 3);

@@ -36,21 +36,30 @@ pub async fn a_newer_event_supersedes_a_queued_older_one(harness: &impl Harness)
     assert_eq!(answer, Accepted::New);
 }
 
-pub async fn what_runs_or_is_held_is_not_superseded(harness: &impl Harness) {
+pub async fn what_runs_or_is_held_goes_on_and_knows_what_came_after_it(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
     let (running, _) = world.takes_over(world.event(&inbox).instead_of("v")).await;
     let claimed = world.claim(&inbox).one().await;
     let (retried, _) = world.takes_over(world.event(&inbox).instead_of("v")).await;
     assert_eq!(world.state(inbox.tenant, running).await, State::Running);
+    let after = async |of: WorkId| world.row(inbox.tenant, of).await.meta.superseded_by;
+    assert_eq!(after(running).await, Some(retried.text(WorkKind::Job)));
     world.run_to(&inbox, failed_for_s(100)).await;
     let (held, _) = world.takes_over(world.event(&inbox).instead_of("v")).await;
     assert_eq!(world.state(inbox.tenant, retried).await, State::Cancelled, "a retry waits too");
     world.run_to(&inbox, Ending::Held(HeldReason::Budget)).await;
     let (last, _) = world.takes_over(world.event(&inbox).instead_of("v")).await;
     assert_eq!(world.state(inbox.tenant, held).await, State::Held);
-    world.finish(&claimed.ticket, Ending::Succeeded).await;
-    assert_eq!(world.claim(&inbox).one().await.ticket.work, last);
+    assert_eq!(after(held).await, Some(last.text(WorkKind::Job)));
+    assert_eq!(after(last).await, None);
+    world.finish(&claimed.ticket, failed_for_s(0)).await;
+    // Whoever gets it can tell that it need not be run.
+    let again = world.claim(&inbox).up_to(9).take().await;
+    let mut again: Vec<_> =
+        again.iter().map(|item| (item.ticket.work, item.meta.superseded_by.is_some())).collect();
+    again.sort();
+    assert_eq!(again, [(running, true), (last, false)]);
 }
 
 pub async fn superseding_the_first_of_an_order_key_lets_the_next_go(harness: &impl Harness) {

@@ -274,6 +274,7 @@ macro_rules! conformance_list {
             settings: [
                 the_default_tenant_is_always_there,
                 tenants_are_made_changed_and_listed_by_slug,
+                of_two_changes_to_what_was_seen_of_a_tenant_one_is_made,
                 a_slug_is_taken_once,
                 a_tenant_that_is_not_there_cannot_be_changed,
                 the_same_key_is_the_same_lane_for_everybody,
@@ -351,6 +352,7 @@ macro_rules! conformance_list {
             ]
             pruning: [
                 old_history_goes_and_young_history_stays,
+                what_ended_late_is_kept_from_its_end_on,
                 each_kind_of_history_has_its_own_age,
                 expired_keys_go_and_live_ones_stay,
                 pruning_goes_on_in_steps_until_all_is_gone,
@@ -423,7 +425,7 @@ macro_rules! conformance_list {
             ]
             coalescing: [
                 a_newer_event_supersedes_a_queued_older_one,
-                what_runs_or_is_held_is_not_superseded,
+                what_runs_or_is_held_goes_on_and_knows_what_came_after_it,
                 superseding_the_first_of_an_order_key_lets_the_next_go,
                 superseding_the_first_of_another_thread_lets_its_next_go,
                 of_messages_of_two_threads_that_come_at_once_one_is_left,

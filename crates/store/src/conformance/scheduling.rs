@@ -101,10 +101,13 @@ pub async fn a_schedule_is_due_from_its_tick_on(harness: &impl Harness) {
     let off = world.draft(TenantId::DEFAULT, None);
     let audit = world.audit(off.tenant, "schedule.create");
     world.store.create_schedule(off, sealed("input"), audit, None).await.unwrap();
-    assert_eq!(world.store.due_schedules(10).await.unwrap(), []);
+    assert_eq!(world.store.due_schedules(None, 10).await.unwrap(), []);
     world.advance(11 * MINUTE).await;
-    assert_eq!(world.other.due_schedules(10).await.unwrap(), [late.clone(), made]);
-    assert_eq!(world.store.due_schedules(1).await.unwrap(), [late]);
+    assert_eq!(world.other.due_schedules(None, 10).await.unwrap(), [late.clone(), made.clone()]);
+    assert_eq!(world.store.due_schedules(None, 1).await.unwrap(), [late.clone()]);
+    let after = |seen: &Schedule| seen.next_at.map(|tick| (tick, seen.id));
+    assert_eq!(world.store.due_schedules(after(&late), 10).await.unwrap(), [made.clone()]);
+    assert_eq!(world.store.due_schedules(after(&made), 10).await.unwrap(), []);
 }
 
 pub async fn a_tick_makes_one_job_over_all_nodes(harness: &impl Harness) {

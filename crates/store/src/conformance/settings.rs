@@ -9,7 +9,7 @@ use wakepost_domain::work::{Priority, WorkKind};
 use wakepost_domain::{EventId, TenantId, Ulid};
 
 use super::Harness;
-use super::world::{ALL, World, assert_near, assert_not_found};
+use super::world::{ALL, World, assert_invalid, assert_near, assert_not_found};
 use crate::error::StoreError;
 use crate::moves::{Once, Page};
 use crate::vault::{MasterKey, Slot, Vault};
@@ -44,9 +44,22 @@ pub async fn tenants_are_made_changed_and_listed_by_slug(harness: &impl Harness)
     assert_eq!(tenants[0], acme);
     let changed = TenantSettings { weight: None, ..generous() };
     let audit = world.audit(acme.id, "tenant.update");
-    world.store.update_tenant(acme.id, changed.clone(), audit).await.unwrap();
+    world.store.update_tenant(acme.id, generous(), changed.clone(), audit).await.unwrap();
     assert_eq!(world.store.tenants().await.unwrap()[0].settings, changed);
     assert_eq!(world.actions(acme.id).await, ["tenant.update", "tenant.create"]);
+}
+
+pub async fn of_two_changes_to_what_was_seen_of_a_tenant_one_is_made(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let audit = world.audit(TenantId::DEFAULT, "tenant.create");
+    let made = world.store.create_tenant("acme".to_owned(), generous(), audit, None).await.unwrap();
+    let Once::Now(acme) = made else { panic!("no idempotency key was given") };
+    let changed = TenantSettings { weight: None, ..generous() };
+    let audit = world.audit(acme.id, "tenant.update");
+    world.store.update_tenant(acme.id, generous(), changed.clone(), audit.clone()).await.unwrap();
+    let late = TenantSettings { concurrency: None, ..generous() };
+    assert_invalid(world.other.update_tenant(acme.id, generous(), late, audit).await);
+    assert_eq!(world.store.tenants().await.unwrap()[0].settings, changed);
 }
 
 pub async fn a_slug_is_taken_once(harness: &impl Harness) {
@@ -75,7 +88,7 @@ pub async fn a_slug_is_taken_once(harness: &impl Harness) {
 pub async fn a_tenant_that_is_not_there_cannot_be_changed(harness: &impl Harness) {
     let world = World::new(harness).await;
     let audit = world.audit(TenantId(99), "tenant.update");
-    assert_not_found(world.store.update_tenant(TenantId(99), generous(), audit).await);
+    assert_not_found(world.store.update_tenant(TenantId(99), generous(), generous(), audit).await);
     assert!(world.store.audit(None, ALL).await.unwrap().is_empty());
 }
 
@@ -184,7 +197,8 @@ pub async fn the_audit_trail_comes_in_pages_bound_to_a_tenant(harness: &impl Har
     for turn in 0..7 {
         let audit = world.audit(acme, &format!("tenant.update {turn}"));
         written.insert(0, audit.clone());
-        world.store.update_tenant(acme, generous(), audit).await.unwrap();
+        let seen = if turn == 0 { TenantSettings::default() } else { generous() };
+        world.store.update_tenant(acme, seen, generous(), audit).await.unwrap();
     }
     world.tenant("other").await;
     let mut seen = Vec::new();

@@ -22,6 +22,8 @@ pub struct DeadFilter {
     pub text: Option<String>,
     /// Also those that were replayed or purged.
     pub dealt_with: bool,
+    /// Whatever the text: those that this operation purged, whose last error is gone.
+    pub purged_by: Option<OperationId>,
 }
 
 impl DeadFilter {

@@ -93,8 +93,12 @@ pub trait Schedules {
         audit: AuditEntry,
     ) -> Result<()>;
 
-    /// Schedules whose next tick is due, the longest due first.
-    async fn due_schedules(&self, limit: u32) -> Result<Vec<Schedule>>;
+    /// Schedules whose next tick is due, the longest due first; those after a tick and a schedule that were seen.
+    async fn due_schedules(
+        &self,
+        after: Option<(Timestamp, ScheduleId)>,
+        limit: u32,
+    ) -> Result<Vec<Schedule>>;
 
     /// Notes that a tick was fired, and makes its job, in one transaction. `false`: another node did, or somebody
     /// changed the schedule, and nothing happened.

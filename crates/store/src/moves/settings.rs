@@ -105,10 +105,11 @@ pub trait Settings {
         once: Option<Idempotency>,
     ) -> Result<Once<Tenant>>;
 
-    /// Changes a tenant.
+    /// Changes a tenant. `InvalidState` if its settings are no longer what was seen.
     async fn update_tenant(
         &self,
         tenant: TenantId,
+        seen: TenantSettings,
         settings: TenantSettings,
         audit: AuditEntry,
     ) -> Result<()>;
@@ -167,7 +168,7 @@ pub trait Settings {
     /// The lane of a key, made if need be.
     async fn lane(&self, key: LaneKey) -> Result<Lane>;
 
-    /// Lanes by number.
+    /// Lanes by number, but for those of kinds that this program does not know.
     async fn lanes(&self, ids: Vec<LaneId>) -> Result<Vec<Lane>>;
 
     /// How many lanes a tenant has.

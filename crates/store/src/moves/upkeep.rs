@@ -78,8 +78,12 @@ pub trait Upkeep {
     /// Every lane with waiting work, and when its first item may start. For start-up and slow resyncs.
     async fn waiting_lanes(&self) -> Result<Vec<DueLane>>;
 
-    /// Lanes whose timers fell due in the last `within`.
-    async fn due_lanes(&self, within: Duration) -> Result<Vec<LaneId>>;
+    /// Holds what waits in lanes of kinds that this program does not know: a newer one made it, and will know what to
+    /// do. Answers how many there were, of at most `limit`.
+    async fn hold_unknown(&self, lanes: Vec<LaneId>, limit: u32) -> Result<u64>;
+
+    /// Lanes whose timers fell due in the last `within`, and until when that was.
+    async fn due_lanes(&self, within: Duration) -> Result<(Timestamp, Vec<LaneId>)>;
 
     /// The items of a lane that can be claimed now, oldest first.
     async fn ready(&self, lane: LaneId, limit: u32) -> Result<Vec<Item>>;

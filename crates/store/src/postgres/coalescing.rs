@@ -10,7 +10,8 @@ use super::work::cancel;
 use crate::error::Result;
 use crate::moves::{CoalesceKey, NewWork, WorkMeta, WorkRow};
 
-/// Gives up the items of this key that nobody has. Answers the lane of an item that stood behind one of them. The
+/// Gives up the items of this key that nobody has, and notes on the others that there is no need to run them again.
+/// Answers the lane of an item that stood behind one of them. The
 /// caller holds the locks of their order keys.
 pub async fn supersede(
     tx: &Transaction<'_>,
@@ -21,7 +22,7 @@ pub async fn supersede(
         return Ok(None);
     };
     let mut next = None;
-    for row in waiting(tx, key).await? {
+    for row in of_key(tx, key).await? {
         let meta = WorkMeta { superseded_by: Some(by.id.text(by.kind)), ..row.meta.clone() };
         execute(
             tx,
@@ -29,6 +30,9 @@ pub async fn supersede(
             &[&row.tenant.0, &uuid(row.id.0), &meta_text(&meta)],
         )
         .await?;
+        if !row.state.is_claimable() {
+            continue;
+        }
         // Its own order key: without one of the source's, the two may be of different threads.
         let order: Vec<Uuid> = row.order.map(key_uuid).into_iter().collect();
         next = cancel(tx, &row, &order, None).await?.next_in_order().or(next);
@@ -45,10 +49,10 @@ pub async fn orders_of_waiting(tx: &Transaction<'_>, keys: &[Uuid]) -> Result<Ve
 }
 
 /// The first of its order key comes last: what it lets go is then none of the others. Differs from SQLite: a claim
-/// may take one at the same time, so they are locked, and what was claimed meanwhile is not among them.
-async fn waiting(tx: &Transaction<'_>, key: CoalesceKey) -> Result<Vec<WorkRow>> {
+/// may take one at the same time, so they are locked, and what was claimed meanwhile is seen as running.
+async fn of_key(tx: &Transaction<'_>, key: CoalesceKey) -> Result<Vec<WorkRow>> {
     let sql = format!(
-        "SELECT {WORK_LIVE} FROM work WHERE coalesce_key = $1::uuid AND state <= 2
+        "SELECT {WORK_LIVE} FROM work WHERE coalesce_key = $1::uuid
          ORDER BY behind DESC, id FOR UPDATE"
     );
     query(tx, &sql, &[&Uuid::from_bytes(key.0)]).await?.iter().map(work).collect()

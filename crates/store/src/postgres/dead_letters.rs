@@ -76,6 +76,9 @@ fn has(query: &mut Query, filter: &DeadFilter, text: &str) {
         query.add(" OR (event_id >= ?::uuid", uuid(first));
         query.add(" AND event_id <= ?::uuid)", uuid(last));
     }
+    if let Some(by) = filter.purged_by {
+        query.add(" OR purged_by = ?::uuid", uuid(by.0));
+    }
     query.sql.push(')');
 }
 

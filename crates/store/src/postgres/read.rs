@@ -7,7 +7,7 @@ use uuid::Uuid;
 use wakepost_domain::event::Event;
 use wakepost_domain::lease::run_id;
 use wakepost_domain::run::{Run, RunOutcome};
-use wakepost_domain::work::State;
+use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, SourceId, TenantId, Ulid, WorkId};
 
 use super::Postgres;
@@ -232,8 +232,11 @@ fn work_query(
     let mut query = Query::new(format!("SELECT {columns} FROM {table} w WHERE true"));
     query.add(" AND tenant = ?::int", tenant.0);
     query.add(" AND id < ?::uuid", before(page));
-    if let Some(kind) = filter.kind {
-        query.add(" AND kind = ?::smallint", kind as i16);
+    match filter.kind {
+        // With those of kinds that only a newer program knows: they are seen as jobs.
+        Some(WorkKind::Job) => query.sql.push_str(" AND kind NOT IN (1, 2, 3)"),
+        Some(kind) => query.add(" AND kind = ?::smallint", kind as i16),
+        None => {}
     }
     match filter.state {
         // Spelled out, so that the index on dead letters is used.

@@ -160,7 +160,8 @@ pub fn work(row: &Row) -> Result<WorkRow> {
     Ok(WorkRow {
         tenant: TenantId(get(row, 0)?),
         id: WorkId(id(row, 1)?),
-        kind: code(row, 2, WorkKind::from_code)?,
+        // One that a newer program made is held, and seen as a job.
+        kind: WorkKind::from_code(get(row, 2)?).unwrap_or(WorkKind::Job),
         lane: LaneId(get(row, 3)?),
         state: code(row, 4, State::from_code)?,
         run_at: time(row, 5)?,

@@ -131,13 +131,20 @@ impl Schedules for Postgres {
         commit(tx).await
     }
 
-    async fn due_schedules(&self, limit: u32) -> Result<Vec<Schedule>> {
+    async fn due_schedules(
+        &self,
+        after: Option<(Timestamp, ScheduleId)>,
+        limit: u32,
+    ) -> Result<Vec<Schedule>> {
         let client = self.cool().await?;
+        let (tick, id) = after
+            .map_or((i64::MIN, uuid::Uuid::nil()), |(tick, id)| (tick.as_millis(), uuid(id.0)));
         let sql = format!(
-            "SELECT {SCHEDULE} FROM schedules WHERE next_at <= wakepost_now()
-             ORDER BY next_at LIMIT $1::bigint"
+            "SELECT {SCHEDULE} FROM schedules
+             WHERE next_at <= wakepost_now() AND (next_at, id) > ($1::bigint, $2::uuid)
+             ORDER BY next_at, id LIMIT $3::bigint"
         );
-        let rows = query(&client, &sql, &[&i64::from(limit)]).await?;
+        let rows = query(&client, &sql, &[&tick, &id, &i64::from(limit)]).await?;
         rows.iter().map(schedule_row).collect()
     }
 

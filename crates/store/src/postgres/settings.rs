@@ -6,6 +6,7 @@ use uuid::Uuid;
 use wakepost_domain::access::{Key, Reach, Role};
 use wakepost_domain::lane::{Lane, LaneId, LaneKey};
 use wakepost_domain::tenant::{Tenant, TenantSettings};
+use wakepost_domain::work::WorkKind;
 use wakepost_domain::{KeyId, SourceId, TenantId, Timestamp, Ulid};
 
 use super::rows::{
@@ -71,18 +72,28 @@ impl Settings for Postgres {
     async fn update_tenant(
         &self,
         tenant: TenantId,
+        seen: TenantSettings,
         settings: TenantSettings,
         entry: AuditEntry,
     ) -> Result<()> {
         let mut client = self.cool().await?;
         let tx = client.transaction().await?;
-        let changed = execute(
+        let current = query_opt(
+            &tx,
+            "SELECT id, slug, settings, created_at FROM tenants WHERE id = $1::int FOR UPDATE",
+            &[&tenant.0],
+        )
+        .await?
+        .ok_or(StoreError::NotFound)?;
+        if tenant_row(&current)?.settings != seen {
+            return Err(StoreError::changed_meanwhile());
+        }
+        execute(
             &tx,
             "UPDATE tenants SET settings = $2::text WHERE id = $1::int",
             &[&tenant.0, &settings_text(&settings)],
         )
         .await?;
-        found(changed)?;
         audit(&tx, &entry).await?;
         commit(tx).await
     }
@@ -229,9 +240,7 @@ impl Settings for Postgres {
         .await?
         .ok_or(StoreError::NotFound)?;
         if time(&current, 0)? != seen {
-            return Err(StoreError::InvalidState(
-                "somebody else changed it meanwhile: read it again".to_owned(),
-            ));
+            return Err(StoreError::changed_meanwhile());
         }
         execute(
             &tx,
@@ -318,8 +327,11 @@ impl Settings for Postgres {
             &client,
             "SELECT l.id, l.tenant, l.kind, l.priority, l.origin, l.name, l.executor
              FROM unnest($1::bigint[]) WITH ORDINALITY AS i (id, nth) JOIN lanes l ON l.id = i.id
-             ORDER BY i.nth",
-            &[&ids.iter().map(|id| id.0).collect::<Vec<_>>()],
+             WHERE l.kind = ANY ($2::smallint[]) ORDER BY i.nth",
+            &[
+                &ids.iter().map(|id| id.0).collect::<Vec<_>>(),
+                &WorkKind::ALL.map(|kind| kind as i16).to_vec(),
+            ],
         )
         .await?;
         rows.iter().map(lane_row).collect()

@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use tokio_postgres::Row;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
-use wakepost_domain::work::State;
+use wakepost_domain::work::{HeldReason, State, WorkKind};
 use wakepost_domain::{TenantId, Timestamp, WorkId};
 
 use super::Postgres;
 use super::claim::millis;
-use super::rows::{Params, code, get, id, opt_time, query, time};
+use super::rows::{Params, code, execute, get, id, opt_time, query, time};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{DueLane, Expired, Item, PruneBefore, Pruned, StatCount, Upkeep};
@@ -54,21 +54,45 @@ impl Upkeep for Postgres {
             .collect()
     }
 
-    async fn due_lanes(&self, within: Duration) -> Result<Vec<LaneId>> {
+    async fn hold_unknown(&self, lanes: Vec<LaneId>, limit: u32) -> Result<u64> {
+        let client = self.cool().await?;
+        let lanes: Vec<i64> = lanes.into_iter().map(|lane| lane.0).collect();
+        let known: Vec<i16> = WorkKind::ALL.into_iter().map(|kind| kind as i16).collect();
+        let held = execute(
+            &client,
+            "UPDATE work SET state = 4, held_reason = $3::smallint WHERE ctid = ANY (ARRAY(
+               SELECT ctid FROM work WHERE lane = ANY ($1::bigint[]) AND state <= 2 AND NOT behind
+                 AND kind <> ALL ($2::smallint[])
+               LIMIT $4::bigint FOR UPDATE SKIP LOCKED))",
+            &[&lanes, &known, &(HeldReason::UnknownKind as i16), &i64::from(limit)],
+        )
+        .await?;
+        Ok(held)
+    }
+
+    async fn due_lanes(&self, within: Duration) -> Result<(Timestamp, Vec<LaneId>)> {
         let client = self.hot().await?;
         // The order asks for the index of timers. Without it a plan made while the table was empty walks
         // along all that is ready.
         let rows = query(
             &client,
-            "SELECT DISTINCT lane FROM (
+            "SELECT DISTINCT lane, 0::bigint FROM (
                SELECT lane FROM work
                WHERE state IN (1, 2) AND NOT behind AND run_at > wakepost_now() - $1::bigint
                  AND run_at <= wakepost_now()
-               ORDER BY run_at OFFSET 0) due",
+               ORDER BY run_at OFFSET 0) due
+             UNION ALL SELECT NULL, wakepost_now()",
             &[&millis(within)],
         )
         .await?;
-        rows.iter().map(|row| get(row, 0).map(LaneId)).collect()
+        let (mut now, mut lanes) = (Timestamp::default(), Vec::new());
+        for row in &rows {
+            match get::<Option<i64>>(row, 0)? {
+                Some(lane) => lanes.push(LaneId(lane)),
+                None => now = time(row, 1)?,
+            }
+        }
+        Ok((now, lanes))
     }
 
     async fn ready(&self, lane: LaneId, limit: u32) -> Result<Vec<Item>> {

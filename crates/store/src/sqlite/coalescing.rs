@@ -21,12 +21,15 @@ pub fn supersede(
         return Ok(None);
     };
     let mut next = None;
-    for row in waiting(tx, key)? {
+    for row in of_key(tx, key)? {
         let meta = WorkMeta { superseded_by: Some(by.id.text(by.kind)), ..row.meta };
         let id = Bits(row.id.to_bytes());
         tx.prepare_cached("UPDATE work SET meta = ?3 WHERE tenant = ?1 AND id = ?2")
             .and_then(|mut update| update.execute((row.tenant.0, id, meta_text(&meta))))
             .map_err(unavailable)?;
+        if !row.state.is_claimable() {
+            continue;
+        }
         let freed = finish(tx, now, row.tenant, row.id, State::Cancelled, None);
         next = freed.map_err(unavailable)?.or(next);
     }
@@ -34,10 +37,10 @@ pub fn supersede(
 }
 
 /// The first of its order key comes last: what it lets go is then none of the others.
-fn waiting(tx: &Connection, key: CoalesceKey) -> Result<Vec<WorkRow>> {
+fn of_key(tx: &Connection, key: CoalesceKey) -> Result<Vec<WorkRow>> {
     let mut select = tx
         .prepare_cached(&format!(
-            "SELECT {WORK_LIVE} FROM work WHERE coalesce_key = ?1 AND state <= 2 ORDER BY behind DESC, id"
+            "SELECT {WORK_LIVE} FROM work WHERE coalesce_key = ?1 ORDER BY behind DESC, id"
         ))
         .map_err(unavailable)?;
     collect(select.query_map([Bits(key.0)], work).map_err(unavailable)?)

@@ -92,6 +92,9 @@ fn has(query: &mut Query, tenant: TenantId, filter: &DeadFilter, text: &str) {
             vec![Box::new(Bits(first.to_bytes())) as _, Box::new(Bits(last.to_bytes())) as _];
         query.add(" OR event_id BETWEEN ? AND ?", range);
     }
+    if let Some(by) = filter.purged_by {
+        query.add(" OR purged_by = ?", vec![Box::new(Bits(by.to_bytes()))]);
+    }
     query.add(")", vec![]);
 }
 

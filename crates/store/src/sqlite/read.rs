@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, ToSql, params_from_iter};
 use wakepost_domain::event::{self, Event};
 use wakepost_domain::lease::run_id;
 use wakepost_domain::run::{Run, RunOutcome};
-use wakepost_domain::work::State;
+use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, SourceId, TenantId, Ulid, WorkId};
 
 use super::Sqlite;
@@ -460,8 +460,11 @@ fn work_query(
 ) -> Query {
     let mut query = Query::new(format!("SELECT {columns} FROM {table} WHERE"));
     query.add(" tenant = ? AND id < ?", vec![Box::new(tenant.0), Box::new(before(page))]);
-    if let Some(kind) = filter.kind {
-        query.add(" AND kind = ?", vec![Box::new(kind as i16)]);
+    match filter.kind {
+        // With those of kinds that only a newer program knows: they are seen as jobs.
+        Some(WorkKind::Job) => query.add(" AND kind NOT IN (1, 2, 3)", vec![]),
+        Some(kind) => query.add(" AND kind = ?", vec![Box::new(kind as i16)]),
+        None => {}
     }
     match filter.state {
         // Spelled out, so that the index on dead letters is used.

@@ -105,7 +105,8 @@ pub fn work(row: &Row<'_>) -> rusqlite::Result<WorkRow> {
     Ok(WorkRow {
         tenant: TenantId(row.get(0)?),
         id: WorkId::from_bytes(row.get::<_, Bits>(1)?.0),
-        kind: known(row.get(2)?, WorkKind::from_code)?,
+        // One that a newer program made is held, and seen as a job.
+        kind: WorkKind::from_code(row.get(2)?).unwrap_or(WorkKind::Job),
         lane: LaneId(row.get(3)?),
         state,
         run_at: time(row.get(5)?),

@@ -139,15 +139,24 @@ impl Schedules for Sqlite {
         .await
     }
 
-    async fn due_schedules(&self, limit: u32) -> Result<Vec<Schedule>> {
+    async fn due_schedules(
+        &self,
+        after: Option<(Timestamp, ScheduleId)>,
+        limit: u32,
+    ) -> Result<Vec<Schedule>> {
+        let (tick, id) = after.map_or((i64::MIN, Bits([0; 16])), |(tick, id)| {
+            (tick.as_millis(), Bits(id.to_bytes()))
+        });
         self.readers
             .read(move |connection, now| {
                 let mut select = connection
                     .prepare_cached(&format!(
-                        "SELECT {SCHEDULE} FROM schedules WHERE next_at <= ?1 ORDER BY next_at LIMIT ?2"
+                        "SELECT {SCHEDULE} FROM schedules
+                         WHERE next_at <= ?1 AND (next_at, id) > (?2, ?3)
+                         ORDER BY next_at, id LIMIT ?4"
                     ))
                     .map_err(unavailable)?;
-                let rows = select.query_map((now.as_millis(), limit), schedule_row);
+                let rows = select.query_map((now.as_millis(), tick, id, limit), schedule_row);
                 collect(rows.map_err(unavailable)?)
             })
             .await

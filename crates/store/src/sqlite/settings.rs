@@ -69,17 +69,25 @@ impl Settings for Sqlite {
     async fn update_tenant(
         &self,
         tenant: TenantId,
+        seen: TenantSettings,
         settings: TenantSettings,
         entry: AuditEntry,
     ) -> Result<()> {
         self.write_whole(0, move |tx, _| {
-            let changed = tx
-                .execute(
-                    "UPDATE tenants SET settings = ?2 WHERE id = ?1",
-                    (tenant.0, settings_text(&settings)),
-                )
-                .map_err(unavailable)?;
-            found(changed)?;
+            let select = "SELECT id, slug, settings, created_at FROM tenants WHERE id = ?1";
+            let current = tx.query_row(select, [tenant.0], tenant_row).optional();
+            match current.map_err(unavailable)? {
+                None => return Err(StoreError::NotFound),
+                Some(current) if current.settings != seen => {
+                    return Err(StoreError::changed_meanwhile());
+                }
+                Some(_) => {}
+            }
+            tx.execute(
+                "UPDATE tenants SET settings = ?2 WHERE id = ?1",
+                (tenant.0, settings_text(&settings)),
+            )
+            .map_err(unavailable)?;
             audit(tx, &entry)
         })
         .await
@@ -235,7 +243,7 @@ impl Settings for Sqlite {
                 .map_err(unavailable)?;
             match current {
                 None => return Err(StoreError::NotFound),
-                Some(at) if time(at) != seen => return Err(changed_meanwhile()),
+                Some(at) if time(at) != seen => return Err(StoreError::changed_meanwhile()),
                 Some(_) => {}
             }
             tx.execute(
@@ -339,9 +347,14 @@ impl Settings for Sqlite {
                         "SELECT id, tenant, kind, priority, origin, name, executor FROM lanes WHERE id = ?1",
                     )
                     .map_err(unavailable)?;
+                let known = |row: &Row<'_>| match WorkKind::from_code(row.get(2)?) {
+                    Some(_) => lane_row(row).map(Some),
+                    None => Ok(None),
+                };
                 let mut lanes = Vec::with_capacity(ids.len());
                 for id in &ids {
-                    lanes.extend(select.query_row([id.0], lane_row).optional().map_err(unavailable)?);
+                    let found = select.query_row([id.0], known).optional().map_err(unavailable)?;
+                    lanes.extend(found.flatten());
                 }
                 Ok(lanes)
             })
@@ -419,10 +432,6 @@ pub(super) fn forget(tx: &Connection, once: Option<&Idempotency>) -> Result<()> 
             .map_err(unavailable)?;
     }
     Ok(())
-}
-
-pub(super) fn changed_meanwhile() -> StoreError {
-    StoreError::InvalidState("somebody else changed it meanwhile: read it again".to_owned())
 }
 
 /// The hash that identifies a lane.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use rusqlite::OptionalExtension;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
-use wakepost_domain::work::State;
+use wakepost_domain::work::{HeldReason, State, WorkKind};
 use wakepost_domain::{TenantId, Timestamp, WorkId};
 
 use super::Sqlite;
@@ -54,7 +54,31 @@ impl Upkeep for Sqlite {
             .await
     }
 
-    async fn due_lanes(&self, within: Duration) -> Result<Vec<LaneId>> {
+    async fn hold_unknown(&self, lanes: Vec<LaneId>, limit: u32) -> Result<u64> {
+        self.write(0, move |tx, _| {
+            let mut held = 0;
+            for lane in &lanes {
+                let rest = limit.saturating_sub(held as u32);
+                held += tx
+                    .prepare_cached(
+                        "UPDATE work SET state = 4, held_reason = ?2 WHERE (tenant, id) IN (
+                           SELECT tenant, id FROM work WHERE lane = ?1 AND state <= 2 AND behind = 0
+                             AND kind NOT BETWEEN ?3 AND ?4 LIMIT ?5)",
+                    )
+                    .and_then(|mut hold| {
+                        let (first, last) =
+                            (WorkKind::ALL[0], WorkKind::ALL[WorkKind::ALL.len() - 1]);
+                        let why = HeldReason::UnknownKind as i16;
+                        hold.execute((lane.0, why, first as i16, last as i16, rest))
+                    })
+                    .map_err(unavailable)?;
+            }
+            Ok(held as u64)
+        })
+        .await
+    }
+
+    async fn due_lanes(&self, within: Duration) -> Result<(Timestamp, Vec<LaneId>)> {
         self.readers
             .read(move |connection, now| {
                 let mut select = connection
@@ -68,7 +92,7 @@ impl Upkeep for Sqlite {
                         Ok(LaneId(row.get(0)?))
                     })
                     .map_err(unavailable)?;
-                collect(rows)
+                Ok((now, collect(rows)?))
             })
             .await
     }

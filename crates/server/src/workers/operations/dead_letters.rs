@@ -17,7 +17,7 @@ use crate::replays::{self, Wish};
 /// Tries the next dead letters again.
 pub async fn replay_page(context: &Context, operation: &Operation) -> Result<Dealt> {
     let asked: DeadLetterReplay = asked(operation)?;
-    let rows = rows(context, operation, &asked.filter).await?;
+    let rows = rows(context, operation, &asked.filter, asked.at).await?;
     let mut dealt = Dealt::of(&rows, |row| row.id.0);
     for row in &rows {
         let new = replayed_id(operation.id, row.id);
@@ -26,6 +26,9 @@ pub async fn replay_page(context: &Context, operation: &Operation) -> Result<Dea
             continue;
         }
         dealt.matched += 1;
+        if asked.dry_run {
+            continue;
+        }
         if ours || replay(context, operation, &asked, row, new).await? {
             dealt.done += 1;
         } else {
@@ -39,7 +42,7 @@ pub async fn replay_page(context: &Context, operation: &Operation) -> Result<Dea
 /// Purges the next dead letters.
 pub async fn purge_page(context: &Context, operation: &Operation) -> Result<Dealt> {
     let asked: DeadLetterPurge = asked(operation)?;
-    let rows = rows(context, operation, &asked.filter).await?;
+    let rows = rows(context, operation, &asked.filter, asked.at).await?;
     let mut dealt = Dealt::of(&rows, |row| row.id.0);
     let before = rows.iter().filter(|row| row.purged_by == Some(operation.id)).count() as i64;
     let open = rows.iter().filter(|row| row.replayed_as.is_none() && row.purged_by.is_none());
@@ -61,8 +64,9 @@ async fn rows(
     context: &Context,
     operation: &Operation,
     filter: &DeadQuery,
+    at: Timestamp,
 ) -> Result<Vec<WorkRow>> {
-    let filter = filter.given_up_by(operation.id.0.time());
+    let filter = filter.given_up_by(at, operation.id);
     let before = Some(operation.position.unwrap_or(operation.id.0));
     context.store.dead_letters(operation.tenant, filter, Page { before, limit: PAGE }).await
 }
@@ -97,7 +101,7 @@ async fn replay(
             Ok(now.is_some_and(|row| row.replayed_as == Some(new)))
         }
         Err(StoreError::NotFound) => Ok(false),
-        Err(error) => Err(error),
+        Err(error) => super::set_aside(row.id.text(row.kind), error).map(|()| false),
     }
 }
 

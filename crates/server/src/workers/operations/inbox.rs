@@ -32,7 +32,10 @@ pub async fn replay_page(context: &Context, operation: &Operation) -> Result<Dea
         match replay(context, operation, &asked, &row.event).await {
             Ok(()) => dealt.done += 1,
             Err(StoreError::InvalidState(_) | StoreError::NotFound) => dealt.failed += 1,
-            Err(error) => return Err(error),
+            Err(error) => {
+                super::set_aside(row.event.id.to_string(), error)?;
+                dealt.failed += 1;
+            }
         }
     }
     Ok(dealt)
