@@ -25,7 +25,8 @@ fn one_dead_letter_is_shown_whole() {
     ran.ends_with(0);
     for part in [
         "last error      no such city\n",
-        "trace           abc\n",
+        "trace           job_1 → run_1 → 1 effect\n",
+        "trace id        abc\n",
         "run_1  3        w-1     failed",
         "mail    committed",
         "payload         {\"city\":\"Atlantis\"}\n",
@@ -42,8 +43,13 @@ fn all_that_fit_are_replayed_and_waited_for() {
         let looks = std::sync::atomic::AtomicUsize::new(0);
         move |seen| match seen.line.as_str() {
             "POST /api/v1/dead-letters/replay" if seen.body["dry_run"] == true => {
-                json_answer(200, json!({"matched": 7}))
+                json_answer(202, json!({"operation_id": "op_2"}))
             }
+            "GET /api/v1/operations/op_2" => json_answer(
+                200,
+                json!({"id": "op_2", "kind": "dead_letter_replay", "status": "succeeded",
+                    "matched": 7, "done": 0, "failed": 0}),
+            ),
             "POST /api/v1/dead-letters/replay" => json_answer(202, json!({"operation_id": "op_1"})),
             _ => {
                 let look = looks.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
@@ -68,11 +74,13 @@ fn all_that_fit_are_replayed_and_waited_for() {
     assert_eq!(ran.stdout, "operation       op_1\n");
     let ran = webhookctl(&server.url).args(["dlq", "replay", "--all", "--wait"]).args(note).run();
     ran.ends_with(0);
+    assert!(ran.stderr.contains("operation op_1\n"), "{}", ran.stderr);
     assert!(ran.stderr.contains("0 done, 0 failed so far\n"), "{}", ran.stderr);
     assert!(ran.stdout.contains("done            2\n"), "{}", ran.stdout);
     let seen = server.seen();
-    assert_eq!(seen[0].body["filter"], json!({"kind": "job", "q": "timeout"}));
-    assert_eq!(seen[1].body, json!({"filter": {}, "note": "ann: fixed"}));
+    let asked: Vec<_> = seen.iter().filter(|seen| seen.line.starts_with("POST")).collect();
+    assert_eq!(asked[0].body["filter"], json!({"kind": "job", "q": "timeout"}));
+    assert_eq!(asked[1].body, json!({"filter": {}, "note": "ann: fixed"}));
     // What is meant must be plain.
     webhookctl(&server.url).args(["dlq", "replay"]).args(note).run().ends_with(2);
     let both = ["dlq", "replay", "job_1", "--all"];

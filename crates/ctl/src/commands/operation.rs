@@ -10,6 +10,8 @@ use crate::session::Session;
 
 /// How often a waiting command asks how far it is.
 const LOOK: Duration = Duration::from_millis(500);
+/// How many looks in a row may fail: a server that is restarted goes on with its bulk work.
+const FAILURES_MAX: u32 = 20;
 
 #[derive(Args)]
 pub struct Wait {
@@ -18,7 +20,7 @@ pub struct Wait {
     pub wait: bool,
 }
 
-/// Begins bulk work and names it; or waits for its end.
+/// Begins bulk work and names it; or waits for its end, which is a failure if any of it failed.
 pub async fn begin(
     session: &Session,
     call: Call<OperationBegun>,
@@ -34,23 +36,37 @@ pub async fn begin(
         return Ok(());
     }
     let id = call.await?.operation_id;
-    let mut told = None;
-    loop {
-        let shown = session.client.get_operation(&id).await?;
-        if shown.status != "running" {
-            break;
-        }
-        // One line whenever there is news: it reads well in a log, too.
-        if told != Some(shown.done + shown.failed) {
-            told = Some(shown.done + shown.failed);
-            output::hint(&format!("{} done, {} failed so far", shown.done, shown.failed));
-        }
-        tokio::time::sleep(LOOK).await;
-    }
+    // First of all, so that whoever stops waiting can ask later.
+    output::hint(&format!("operation {id}"));
+    let over = end_of(session, &id).await?;
     if let Some(over) = session.answer(session.client.get_operation(&id)).await? {
         output::print(&summary(&over).render(session.paint))?;
     }
-    Ok(())
+    match over.failed {
+        0 => Ok(()),
+        failed => Err(anyhow::anyhow!("{failed} of {} failed", over.matched)),
+    }
+}
+
+/// Waits until bulk work is through, and says how far it is meanwhile.
+pub async fn end_of(session: &Session, id: &str) -> anyhow::Result<Operation> {
+    let (mut told, mut failures) = (None, 0);
+    loop {
+        match session.client.get_operation(id).await {
+            Ok(shown) if shown.status != "running" => return Ok(shown),
+            Ok(shown) => {
+                failures = 0;
+                // One line whenever there is news: it reads well in a log, too.
+                if told != Some(shown.done + shown.failed) {
+                    told = Some(shown.done + shown.failed);
+                    output::hint(&format!("{} done, {} failed so far", shown.done, shown.failed));
+                }
+            }
+            Err(error) if failures == FAILURES_MAX => return Err(error.into()),
+            Err(_) => failures += 1,
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 fn summary(over: &Operation) -> Fields {

@@ -52,8 +52,10 @@ impl Replay {
 }
 
 async fn count(session: &Session, many: &DeadLetterReplay) -> anyhow::Result<()> {
-    if let Some(found) = session.answer(session.client.count_dead_letters(many)).await? {
-        output::print(&format!("{} would be tried again", found.matched))?;
+    let id = session.client.count_dead_letters(many).await?.operation_id;
+    let over = operation::end_of(session, &id).await?;
+    if let Some(counted) = session.answer(session.client.get_operation(&over.id)).await? {
+        output::print(&format!("{} would be tried again", counted.matched))?;
     }
     Ok(())
 }
