@@ -474,6 +474,35 @@ class Async(WithWorkers):
 
         asyncio.run(scenario())
 
+    def test_an_act_under_way_is_seen_through_and_no_other_is_begun_when_the_run_is_handed_back(
+        self,
+    ):
+        async def scenario():
+            acting = asyncio.Event()
+
+            async def act():
+                acting.set()
+                await asyncio.sleep(1)
+                return "sent"
+
+            async def handler(job):
+                await job.effect("mail", act)
+                await job.effect("another", act)
+
+            worker = AsyncWorker(
+                self.client, "tests", handler, kinds=[self.kind], wait_s=1, grace_s=0
+            )
+            task = asyncio.create_task(worker.run(signals=False))
+            job = await asyncio.to_thread(self.make)
+            await acting.wait()
+            worker.stop()
+            await task
+            return await asyncio.to_thread(self.client.get_job, job)
+
+        job = asyncio.run(scenario())
+        self.assertEqual((job["status"], job["last_error"]), ("pending", "the worker stopped"))
+        self.assertEqual([effect["state"] for effect in job["effects"]], ["committed"])
+
     def test_a_commit_under_way_is_seen_through_when_the_run_is_handed_back(self):
         async def scenario():
             acted = asyncio.Event()

@@ -16,6 +16,9 @@ from .run import Run
 
 T = TypeVar("T")
 
+#: How often a run that is handed back looks whether its effects have ended.
+IDLE_POLL_S = 0.02
+
 
 class AsyncJob(JobFacts):
     """A leased job. When its lease is lost, or the worker stops, the handler's task is cancelled."""
@@ -116,12 +119,20 @@ def run_handler(
 
 async def _supervise(handler: Callable[[AsyncJob], Awaitable[Any]], run: Run) -> Any:
     loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(handler(AsyncJob(run)))
+    job = AsyncJob(run)
+    task = asyncio.ensure_future(handler(job))
+
+    def cancel() -> None:
+        # An act that was cancelled halfway would be in doubt. With its lease lost, the run has no time for it.
+        if run.is_lost or job._job._effects.is_idle:
+            task.cancel()
+        elif not task.done():
+            loop.call_later(IDLE_POLL_S, cancel)
 
     def drop() -> None:
         # The loop may be gone by the time the lease is.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(task.cancel)
+            loop.call_soon_threadsafe(cancel)
 
     run.on_drop(drop)
     try:

@@ -53,6 +53,12 @@ class Effects:
         #: tell a repeated call from a repeated act; we can.
         self._in_doubt: set[str] = set()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether none is under way."""
+        with self._lock:
+            return not self._under_way
+
     def begin(self, key: str, description: str | None, on_doubt: OnDoubt | None) -> ToAct | Skipped:
         """Asks to act. After `ToAct`, exactly one of the other methods has to follow."""
         run = self._run
