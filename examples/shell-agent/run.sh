@@ -4,9 +4,8 @@ set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-for program in "${WAKEPOST_BIN:-}" "$root/target/release/wakepost" "$root/target/debug/wakepost"; do
-    [ -x "$program" ] && break
-done
+program=${WAKEPOST_BIN:-$root/target/release/wakepost}
+[ -x "$program" ] || program=${WAKEPOST_BIN:-$root/target/debug/wakepost}
 if ! [ -x "$program" ]; then
     echo "there is no server: build it with \`cargo build --release\`, or name it by WAKEPOST_BIN" >&2
     exit 1

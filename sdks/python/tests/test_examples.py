@@ -1,11 +1,17 @@
 """The examples, each by the one command that its page gives."""
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
 import unittest
 from pathlib import Path
+from unittest import mock
+
+from wakepost import NotDone
+
+from .stub import Stub, problem
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -51,6 +57,18 @@ class Examples(unittest.TestCase):
     def test_tool_calling_refunds_once(self):
         self.assertIn("refunds made: 1, runs: 2", self.python_story("tool-calling"))
 
+    def test_a_refused_tool_did_not_happen_and_a_broken_one_may_have(self):
+        refused = Stub(problem(409, "conflict"))
+        broken = Stub(problem(502, "bad_gateway"))
+        for stub in (refused, broken):
+            self.addCleanup(stub.close)
+        with mock.patch.dict(os.environ, WAKEPOST_KEY="k"):
+            agent = runpy.run_path(str(ROOT / "examples" / "tool-calling" / "agent.py"))
+        with self.assertRaises(NotDone):
+            agent["post"](f"{refused.url}/refund_order", {})
+        with self.assertRaises(RuntimeError):
+            agent["post"](f"{broken.url}/refund_order", {})
+
     def test_langgraph_style_goes_on_at_the_node_it_was_killed_in(self):
         self.assertIn("mails sent: 1", self.python_story("langgraph-style"))
 
@@ -66,7 +84,10 @@ class Examples(unittest.TestCase):
         self.assertIn("mails sent: 1", told)
 
     def test_a_server_that_is_not_there_is_told_so_with_what_to_build(self):
-        commands = [[sys.executable, "examples/run.py", "plain-python"]]
+        commands = [
+            [sys.executable, "examples/run.py", "plain-python"],
+            ["sh", "examples/shell-agent/run.sh"],
+        ]
         if shutil.which("node"):
             commands.append(["node", "examples/typescript-agent/run.mjs"])
         for command in commands:
