@@ -61,14 +61,14 @@ pub fn cancel_each(
     tenant: TenantId,
     ids: &[WorkId],
 ) -> Result<Vec<CancelOutcome>> {
-    let mut outcomes = Vec::with_capacity(ids.len());
+    let mut rows = Vec::with_capacity(ids.len());
     for id in ids {
-        match find(tx, tenant, *id)? {
-            Some(row) if !row.state.is_terminal() => outcomes.push(cancel(tx, now, &row, None)?),
-            _ => {}
-        }
+        rows.extend(find(tx, tenant, *id)?.filter(|row| !row.state.is_terminal()));
     }
-    Ok(outcomes)
+    // The first of its order key comes last: what it lets go is then none of the others.
+    rows.sort_by_key(|row| (!row.behind, row.id));
+    rows.dedup_by_key(|row| row.id);
+    rows.iter().map(|row| cancel(tx, now, row, None)).collect()
 }
 
 /// Looks at the next few live items of a tenant, and picks the jobs about a subject.
