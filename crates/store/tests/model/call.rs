@@ -1,0 +1,135 @@
+//! One call of the store, whole: made by the plan, done by the store, and judged by the model.
+
+use std::fmt::Debug;
+
+use wakepost_domain::budget::Budget;
+use wakepost_domain::lane::LaneId;
+use wakepost_domain::lease::Ticket;
+use wakepost_domain::transition::Ending;
+use wakepost_domain::{OperationId, ScheduleId, SourceId, TenantId, WorkId};
+use wakepost_store::moves::{
+    Ask, AuditEntry, Begin, CancelOutcome, ClaimLane, ClaimRequest, Claimed, Decide, Firing,
+    Heartbeat, Item, NewEvent, NewWork, Overdue, Progress, Replay, Resolve, Schedule, Settle,
+};
+use wakepost_store::vault::Sealed;
+use wakepost_store::{Store, StoreError};
+
+#[derive(Debug, Clone)]
+pub enum Call {
+    Accept(Box<NewEvent>),
+    Create(Vec<NewWork>),
+    Claim(ClaimRequest),
+    ClaimOne(String, Item, ClaimLane),
+    Heartbeat(Heartbeat),
+    Checkpoint(Ticket, Sealed),
+    Progress(Progress),
+    Begin(Begin),
+    Commit(Ticket, String, Option<Sealed>),
+    Abort(Ticket, String, String),
+    Resolve(Resolve),
+    Ask(Ask),
+    Decide(Decide),
+    Expire(Overdue, AuditEntry),
+    /// With how it came to the end, which the model decides by itself.
+    Settle(Box<Settle>, Ending),
+    Cancel(TenantId, WorkId, AuditEntry),
+    CancelMany(TenantId, Vec<WorkId>),
+    Release(TenantId, WorkId, AuditEntry),
+    ReleaseInto(TenantId, WorkId, LaneId, AuditEntry),
+    HoldOverBudget(LaneId, SourceId, Budget),
+    Replay(Box<Replay>),
+    Purge(TenantId, Vec<WorkId>, OperationId),
+    CreateSchedule(Schedule, Sealed, AuditEntry),
+    UpdateSchedule(Schedule, Option<Sealed>, AuditEntry),
+    DeleteSchedule(TenantId, ScheduleId, AuditEntry),
+    Fire(Box<Firing>),
+}
+
+/// Why a call changed nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refused {
+    LeaseLost,
+    NotFound,
+    InvalidState,
+    CancelRequested,
+    ProposalChanged,
+    /// What no sequence should lead to.
+    Other(String),
+}
+
+/// What a call was answered, as text: the two sides have the same types, and a failure shows both.
+pub type Answer = Result<String, Refused>;
+
+/// How many ready items are held over a budget at once.
+pub const HELD_AT_ONCE: u32 = 2;
+
+impl Call {
+    /// Makes the call.
+    pub async fn perform(self, store: &dyn Store) -> Answer {
+        match self {
+            Call::Accept(new) => tell(store.accept(vec![*new]).await.remove(0)),
+            Call::Create(items) => tell(store.create_work(items, None).await),
+            Call::Claim(request) => tell(store.claim(request).await.map(by_lane)),
+            Call::ClaimOne(worker, item, lane) => tell(store.claim_one(worker, item, lane).await),
+            Call::Heartbeat(beat) => tell(store.heartbeat(vec![beat]).await.remove(0)),
+            Call::Checkpoint(ticket, state) => tell(store.checkpoint(ticket, state).await),
+            Call::Progress(progress) => tell(store.progress(progress).await),
+            Call::Begin(begin) => tell(store.begin(begin).await),
+            Call::Commit(ticket, key, result) => tell(store.commit(ticket, key, result).await),
+            Call::Abort(ticket, key, error) => tell(store.abort(ticket, key, error).await),
+            Call::Resolve(resolve) => tell(store.resolve(resolve).await),
+            Call::Ask(ask) => tell(store.ask(ask).await),
+            Call::Decide(decide) => tell(store.decide(decide).await),
+            Call::Expire(overdue, audit) => tell(store.expire(overdue, audit).await),
+            Call::Settle(settle, _) => tell(store.settle(vec![*settle]).await.remove(0)),
+            Call::Cancel(tenant, work, audit) => tell(store.cancel(tenant, work, audit).await),
+            Call::CancelMany(tenant, works) => {
+                tell(store.cancel_many(tenant, works, None).await.map(sorted))
+            }
+            Call::Release(tenant, work, audit) => tell(store.release(tenant, work, audit).await),
+            Call::ReleaseInto(tenant, work, lane, audit) => {
+                tell(store.release_into(tenant, work, lane, audit).await)
+            }
+            Call::HoldOverBudget(lane, source, budget) => {
+                tell(store.hold_over_budget(lane, source, budget, HELD_AT_ONCE).await)
+            }
+            Call::Replay(replay) => tell(store.replay(*replay, None).await),
+            Call::Purge(tenant, works, by) => tell(store.purge(tenant, works, by).await),
+            Call::CreateSchedule(schedule, input, audit) => {
+                tell(store.create_schedule(schedule, input, audit, None).await)
+            }
+            Call::UpdateSchedule(schedule, input, audit) => {
+                tell(store.update_schedule(schedule, input, audit).await)
+            }
+            Call::DeleteSchedule(tenant, id, audit) => {
+                tell(store.delete_schedule(tenant, id, audit).await)
+            }
+            Call::Fire(firing) => tell(store.fire_schedule(*firing).await),
+        }
+    }
+}
+
+/// Lanes come in no promised order, the items of each in theirs.
+pub fn by_lane(mut claimed: Vec<Claimed>) -> Vec<Claimed> {
+    claimed.sort_by_key(|item| item.lane);
+    claimed
+}
+
+/// What each of many came to, in no promised order.
+pub fn sorted(mut outcomes: Vec<CancelOutcome>) -> Vec<CancelOutcome> {
+    outcomes.sort_by_key(|outcome| format!("{outcome:?}"));
+    outcomes
+}
+
+/// An answer as text.
+pub fn tell<T: Debug>(answer: Result<T, StoreError>) -> Answer {
+    match answer {
+        Ok(answer) => Ok(format!("{answer:?}")),
+        Err(StoreError::LeaseLost) => Err(Refused::LeaseLost),
+        Err(StoreError::NotFound) => Err(Refused::NotFound),
+        Err(StoreError::InvalidState(_)) => Err(Refused::InvalidState),
+        Err(StoreError::CancelRequested) => Err(Refused::CancelRequested),
+        Err(StoreError::ProposalChanged) => Err(Refused::ProposalChanged),
+        Err(other) => Err(Refused::Other(other.to_string())),
+    }
+}

@@ -1,0 +1,202 @@
+//! The rows against the model: all that can be read of them.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use wakepost_domain::lease::run_id;
+use wakepost_domain::run::{Run, RunOutcome};
+use wakepost_domain::work::State;
+use wakepost_domain::{Ulid, WorkId};
+use wakepost_store::Store;
+use wakepost_store::moves::{
+    CapScope, Cursor, DeadFilter, EventFilter, JobState, Page, Schedule, StatCount, WorkFilter,
+    WorkRow,
+};
+
+use crate::planning::{subject, unbound};
+use crate::rules::{Item, Model, day};
+use crate::world::Party;
+
+/// A page that holds all a sequence ever makes.
+const ALL: Cursor = Page { before: None, limit: 10_000 };
+
+/// Why a sequence failed.
+pub type Checked = Result<(), String>;
+
+/// What a look at the database found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Seen {
+    pub rows: BTreeMap<WorkId, WorkRow>,
+}
+
+pub fn same<T: PartialEq + Debug>(what: &str, stored: T, model: T) -> Checked {
+    if stored == model {
+        return Ok(());
+    }
+    Err(format!("{what}\n  stored: {stored:?}\n  model:  {model:?}"))
+}
+
+/// Compares every item's row and the counters; of what the latest move was about, everything.
+pub async fn after_move(
+    store: &dyn Store,
+    model: &Model,
+    parties: &[Party; 2],
+) -> Result<Seen, String> {
+    let seen = rows(store, model, parties).await?;
+    counters(store, model, parties).await?;
+    let touched = model.touched.iter().filter_map(|id| model.items.get(id));
+    details(store, model, touched.collect()).await?;
+    Ok(seen)
+}
+
+/// Compares all there is.
+pub async fn all(store: &dyn Store, model: &Model, parties: &[Party; 2]) -> Result<Seen, String> {
+    let seen = rows(store, model, parties).await?;
+    counters(store, model, parties).await?;
+    details(store, model, model.items.values().collect()).await?;
+    for party in parties {
+        events(store, model, party).await?;
+        lists(store, model, party).await?;
+    }
+    live_counts(store, model).await?;
+    Ok(seen)
+}
+
+async fn rows(store: &dyn Store, model: &Model, parties: &[Party; 2]) -> Result<Seen, String> {
+    let mut seen = Seen::default();
+    for party in parties {
+        let rows = store.work_list(party.tenant, WorkFilter::default(), ALL).await.unwrap();
+        let own = model.items.values().filter(|item| item.row.tenant == party.tenant);
+        let mut own: BTreeMap<WorkId, &WorkRow> =
+            own.map(|item| (item.row.id, &item.row)).collect();
+        for row in &rows {
+            let Some(expected) = own.remove(&row.id) else {
+                return Err(format!("an item that the model has not\n  stored: {row:?}"));
+            };
+            same("an item", row, expected)?;
+        }
+        if let Some(missing) = own.values().next() {
+            return Err(format!("an item is missing\n  model:  {missing:?}"));
+        }
+        seen.rows.extend(rows.into_iter().map(|row| (row.id, row)));
+    }
+    Ok(seen)
+}
+
+async fn counters(store: &dyn Store, model: &Model, parties: &[Party; 2]) -> Checked {
+    let of = |party: &Party| [CapScope::Tenant(party.tenant), CapScope::Source(party.source)];
+    let scopes: Vec<CapScope> = parties.iter().flat_map(of).collect();
+    let counts = store.counts(scopes.clone()).await.unwrap();
+    same("the time", counts.now, model.now)?;
+    for scope in scopes {
+        let count = counts.get(scope);
+        let what = format!("the counter of {}", scope.text());
+        same(&what, count.running, model.running(scope))?;
+        let next = model.next_starts_ms.get(&scope).copied().unwrap_or(0);
+        same(&format!("the next start of {}", scope.text()), count.next_at_ms, next as f64)?;
+        if let CapScope::Source(source) = scope {
+            let spent = model.spent.get(&(source, day(model.now))).copied().unwrap_or_default();
+            same(&format!("the budget of {what}"), (count.spent.runs, count.spent.cost), spent)?;
+        }
+    }
+    Ok(())
+}
+
+/// Effects, runs, progress, and what jobs keep.
+async fn details(store: &dyn Store, model: &Model, items: Vec<&Item>) -> Checked {
+    let ids: Vec<WorkId> = items.iter().map(|item| item.row.id).collect();
+    let kept: BTreeMap<WorkId, JobState> =
+        store.job_states(ids).await.unwrap().into_iter().collect();
+    let mut scopes: BTreeMap<Ulid, &Item> = BTreeMap::new();
+    for item in items {
+        let (tenant, id) = (item.row.tenant, item.row.id);
+        same(&format!("what {id:?} keeps"), kept.get(&id), item.kept.as_ref())?;
+        if item.row.fence > 0 {
+            let runs = store.runs(tenant, id).await.unwrap();
+            same(&format!("the runs of {id:?}"), runs, runs_of(item))?;
+        }
+        if !item.progress.is_empty() || item.row.purged_by.is_some() {
+            let progress = store.progress_after(tenant, id, 0).await.unwrap();
+            same(&format!("the progress of {id:?}"), &progress, &item.progress)?;
+        }
+        scopes.insert(item.row.scope, item);
+    }
+    for (scope, item) in scopes {
+        let mut effects = store.effects(item.row.tenant, scope).await.unwrap();
+        effects.sort_by(|a, b| a.key.cmp(&b.key));
+        same(&format!("the effects of {scope}"), effects, model.effects_of(scope))?;
+    }
+    Ok(())
+}
+
+fn runs_of(item: &Item) -> Vec<Run> {
+    let row = &item.row;
+    let mut runs = item.runs.clone();
+    if row.state == State::Succeeded {
+        let started_at = row.started_at.expect("it ran");
+        let run = Run {
+            id: run_id(row.id, row.fence, started_at),
+            attempt: row.attempts,
+            worker: row.worker.clone().expect("it ran"),
+            started_at,
+            ended_at: row.finished_at.expect("it is through"),
+            outcome: RunOutcome::Succeeded,
+            error: None,
+            cost: None,
+        };
+        runs.insert(row.fence, run);
+    }
+    let cost = |fence: &i32| item.costs.get(fence).copied();
+    runs.into_iter().map(|(fence, run)| Run { cost: cost(&fence), ..run }).collect()
+}
+
+async fn events(store: &dyn Store, model: &Model, party: &Party) -> Checked {
+    let rows = store.events(party.tenant, EventFilter::default(), ALL).await.unwrap();
+    let own = model.events.values().rev().filter(|event| event.tenant == party.tenant);
+    let own: Vec<_> = own.collect();
+    same("how many events there are", rows.len(), own.len())?;
+    for (row, event) in rows.into_iter().zip(own) {
+        same("an event", &row.event, event)?;
+        let of = |item: &&Item| item.row.event == Some(event.id) && item.row.replayed_as.is_none();
+        let mut states: Vec<State> =
+            model.items.values().filter(of).map(|item| item.row.state).collect();
+        states.sort();
+        let mut work = row.work;
+        work.sort();
+        same(&format!("the work of {}", event.id), work, states)?;
+    }
+    Ok(())
+}
+
+/// Schedules, dead letters, what can be claimed, and what is about a subject.
+async fn lists(store: &dyn Store, model: &Model, party: &Party) -> Checked {
+    let schedules = store.schedules(party.tenant, ALL).await.unwrap();
+    let own = model.schedules.values().rev().map(|(schedule, _)| schedule);
+    let own: Vec<Schedule> = own.filter(|own| own.tenant == party.tenant).cloned().collect();
+    same("schedules", schedules, own)?;
+    let letters = store.dead_letters(party.tenant, DeadFilter::default(), ALL).await.unwrap();
+    let letters: Vec<WorkId> = letters.iter().rev().map(|row| row.id).collect();
+    same("dead letters", letters, model.open_letters(party.tenant))?;
+    for lane in party.lanes() {
+        let ready = store.ready(lane, ALL.limit).await.unwrap();
+        let ready: Vec<WorkId> = ready.into_iter().map(|item| item.work).collect();
+        same("what is ready", ready, model.ready(&unbound(lane)))?;
+    }
+    for nth in 0..2 {
+        let found = store.live_of_subject(party.tenant, subject(nth), None, ALL.limit).await;
+        let expected = model.about(party.tenant, &subject(nth));
+        same("what is about a subject", found.unwrap().found, expected)?;
+    }
+    Ok(())
+}
+
+async fn live_counts(store: &dyn Store, model: &Model) -> Checked {
+    let mut counts: BTreeMap<_, i64> = BTreeMap::new();
+    for item in model.items.values().filter(|item| item.is_live()) {
+        *counts.entry((item.row.tenant, item.row.state)).or_default() += 1;
+    }
+    let counts = counts.into_iter();
+    let counts: Vec<StatCount> =
+        counts.map(|((tenant, state), count)| StatCount { tenant, state, count }).collect();
+    same("how the queue stands", store.live_counts().await.unwrap(), counts)
+}
