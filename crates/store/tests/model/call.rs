@@ -21,6 +21,7 @@ pub enum Call {
     Claim(ClaimRequest),
     ClaimOne(String, Item, ClaimLane),
     Heartbeat(Heartbeat),
+    FollowUp(Ticket, Box<NewWork>),
     Checkpoint(Ticket, Sealed),
     Progress(Progress),
     Begin(Begin),
@@ -64,6 +65,21 @@ pub type Answer = Result<String, Refused>;
 pub const HELD_AT_ONCE: u32 = 2;
 
 impl Call {
+    /// The lease that a worker needs for it. The end of a run has conditions of its own.
+    pub fn ticket(&self) -> Option<&Ticket> {
+        match self {
+            Call::Heartbeat(beat) => Some(&beat.ticket),
+            Call::Progress(progress) => Some(&progress.ticket),
+            Call::Begin(begin) => Some(&begin.ticket),
+            Call::Ask(ask) => Some(&ask.ticket),
+            Call::FollowUp(ticket, _)
+            | Call::Checkpoint(ticket, _)
+            | Call::Commit(ticket, ..)
+            | Call::Abort(ticket, ..) => Some(ticket),
+            _ => None,
+        }
+    }
+
     /// Makes the call.
     pub async fn perform(self, store: &dyn Store) -> Answer {
         match self {
@@ -72,6 +88,7 @@ impl Call {
             Call::Claim(request) => tell(store.claim(request).await.map(by_lane)),
             Call::ClaimOne(worker, item, lane) => tell(store.claim_one(worker, item, lane).await),
             Call::Heartbeat(beat) => tell(store.heartbeat(vec![beat]).await.remove(0)),
+            Call::FollowUp(ticket, item) => tell(store.follow_up(ticket, *item, None).await),
             Call::Checkpoint(ticket, state) => tell(store.checkpoint(ticket, state).await),
             Call::Progress(progress) => tell(store.progress(progress).await),
             Call::Begin(begin) => tell(store.begin(begin).await),

@@ -28,7 +28,7 @@ fn few(most: u8, some: f64) -> impl Strategy<Value = Option<u8>> {
     prop::option::weighted(some, 0..most)
 }
 
-/// An effect's key: one is in use far more often than the other, so that several runs meet over it.
+/// One of two, of which one is in use far more often than the other, so that several runs meet over it.
 fn key() -> impl Strategy<Value = u8> {
     prop_oneof![3 => Just(0u8), 1 => Just(1)]
 }
@@ -61,7 +61,7 @@ fn job() -> impl Strategy<Value = NewJobWish> {
     let when = prop::option::weighted(0.25, 1..200u16);
     let what = (few(3, 0.15), same(0.4), same(0.6), few(3, 0.35));
     let flags = (any::<bool>(), any::<bool>(), prop::bool::weighted(0.06), any::<bool>());
-    (when, what, flags, 1..4i32).prop_map(
+    (when, what, flags, prop_oneof![1 => Just(1i32), 4 => 2..4i32]).prop_map(
         |(
             delay_s,
             (key, order, subject, cancel_on),
@@ -86,11 +86,11 @@ fn job() -> impl Strategy<Value = NewJobWish> {
 
 fn end() -> impl Strategy<Value = EndWish> {
     prop_oneof![
-        4 => Just(EndWish::Succeed),
+        3 => Just(EndWish::Succeed),
         1 => Just(EndWish::SucceedWithReply),
         2 => Just(EndWish::Retry),
-        2 => (0..90u16).prop_map(EndWish::RetryAfter),
-        3 => Just(EndWish::GiveUp),
+        4 => prop_oneof![Just(0u16), 0..90u16].prop_map(EndWish::RetryAfter),
+        2 => Just(EndWish::GiveUp),
         1 => Just(EndWish::HandBack),
         1 => Just(EndWish::Hold),
         1 => Just(EndWish::Stop),
@@ -99,8 +99,9 @@ fn end() -> impl Strategy<Value = EndWish> {
 
 fn begin() -> impl Strategy<Value = BeginWish> {
     let draft = prop::option::weighted(0.3, prop_oneof![Just(3600u16), 1..100u16]);
-    (key(), 0..2u8, prop::bool::weighted(0.3), draft).prop_map(
-        |(key, text, executes_on_doubt, draft_s)| BeginWish {
+    (any::<bool>(), key(), key(), prop::bool::weighted(0.3), draft).prop_map(
+        |(again, key, text, executes_on_doubt, draft_s)| BeginWish {
+            again,
             key,
             text,
             executes_on_doubt,
@@ -114,12 +115,13 @@ fn by_worker() -> impl Strategy<Value = Wish> {
     let cost = || few(9, 0.3);
     prop_oneof![
         4 => (hand(), 0..200u16, cost()).prop_map(|(h, s, c)| Wish::Heartbeat(h, s, c)),
+        1 => hand().prop_map(Wish::FollowUp),
         1 => (hand(), any::<u8>()).prop_map(|(h, text)| Wish::Checkpoint(h, text)),
         1 => (hand(), any::<u8>()).prop_map(|(h, text)| Wish::Progress(h, text)),
-        8 => (hand(), begin()).prop_map(|(h, begin)| Wish::Begin(h, begin)),
-        4 => (hand(), key()).prop_map(|(h, key)| Wish::Commit(h, key)),
+        11 => (hand(), begin()).prop_map(|(h, begin)| Wish::Begin(h, begin)),
+        3 => (hand(), key()).prop_map(|(h, key)| Wish::Commit(h, key)),
         1 => (hand(), key()).prop_map(|(h, key)| Wish::Abort(h, key)),
-        2 => (hand(), 0..2u8).prop_map(|(h, text)| Wish::Ask(h, text)),
+        2 => (hand(), key()).prop_map(|(h, text)| Wish::Ask(h, text)),
         9 => (hand(), end(), cost(), prop::bool::weighted(0.15))
             .prop_map(|(hand, end, cost, twice)| Wish::Settle { hand, end, cost, twice }),
     ]
@@ -128,7 +130,7 @@ fn by_worker() -> impl Strategy<Value = Wish> {
 fn by_operator() -> impl Strategy<Value = Wish> {
     prop_oneof![
         4 => (pick(), key(), any::<bool>()).prop_map(|(p, key, done)| Wish::Resolve(p, key, done)),
-        6 => (pick(), prop::bool::weighted(0.7), prop::bool::weighted(0.85))
+        8 => (pick(), prop::bool::weighted(0.75), prop::bool::weighted(0.85))
             .prop_map(|(pick, approved, as_seen)| Wish::Decide { pick, approved, as_seen }),
         5 => pick().prop_map(Wish::Cancel),
         2 => (tenant(), key()).prop_map(|(t, subject)| Wish::CancelSubject(t, subject)),
@@ -146,6 +148,7 @@ fn by_time() -> impl Strategy<Value = Wish> {
     prop_oneof![
         2 => any::<bool>().prop_map(|waits| Wish::ExpireApprovals { waits }),
         8 => prop::bool::weighted(0.8).prop_map(|waits| Wish::Rescue { waits }),
+        1 => any::<u8>().prop_map(Wish::RescueLate),
         4 => prop::bool::weighted(0.8).prop_map(|waits| Wish::Fire { waits }),
         2 => (tenant(), any::<bool>()).prop_map(|(t, ordered)| Wish::Schedule(t, ordered)),
         1 => (pick(), prop::bool::weighted(0.7), prop::bool::weighted(0.3))
@@ -171,11 +174,11 @@ fn claim() -> impl Strategy<Value = Wish> {
 /// Everything but what a crash can be in the middle of.
 fn call() -> impl Strategy<Value = Wish> {
     prop_oneof![
-        5 => (tenant(), event()).prop_map(|(t, event)| Wish::Accept(t, event)),
-        5 => (tenant(), prop::collection::vec(job(), 1..4)).prop_map(|(t, jobs)| Wish::Create(t, jobs)),
+        3 => (tenant(), event()).prop_map(|(t, event)| Wish::Accept(t, event)),
+        3 => (tenant(), prop::collection::vec(job(), 1..4)).prop_map(|(t, jobs)| Wish::Create(t, jobs)),
         8 => claim(),
-        19 => by_worker(),
-        10 => by_operator(),
+        26 => by_worker(),
+        12 => by_operator(),
     ]
 }
 
@@ -190,7 +193,7 @@ pub fn wish() -> impl Strategy<Value = Wish> {
 }
 
 pub fn bounds() -> impl Strategy<Value = Bounds> {
-    let some = |most: u32| prop::option::weighted(0.3, 1..=most);
+    let some = |most: u32| prop::option::weighted(0.2, 1..=most);
     // A gap of whole milliseconds between two starts.
     let rate = prop::option::weighted(0.2, prop_oneof![Just(1u32), Just(2), Just(4)]);
     (some(3), some(2), rate, some(5), some(6)).prop_map(

@@ -9,8 +9,8 @@ use wakepost_domain::work::State;
 use wakepost_domain::{Ulid, WorkId};
 use wakepost_store::Store;
 use wakepost_store::moves::{
-    CapScope, Cursor, DeadFilter, EventFilter, JobState, Page, Schedule, StatCount, WorkFilter,
-    WorkRow,
+    CapScope, Cursor, DeadFilter, EffectRow, EventFilter, JobState, Page, Schedule, StatCount,
+    WorkFilter, WorkRow,
 };
 
 use crate::planning::{subject, unbound};
@@ -27,6 +27,8 @@ pub type Checked = Result<(), String>;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Seen {
     pub rows: BTreeMap<WorkId, WorkRow>,
+    /// Those that were looked at, by scope and key.
+    pub effects: BTreeMap<(Ulid, String), EffectRow>,
 }
 
 pub fn same<T: PartialEq + Debug>(what: &str, stored: T, model: T) -> Checked {
@@ -36,24 +38,27 @@ pub fn same<T: PartialEq + Debug>(what: &str, stored: T, model: T) -> Checked {
     Err(format!("{what}\n  stored: {stored:?}\n  model:  {model:?}"))
 }
 
-/// Compares every item's row and the counters; of what the latest move was about, everything.
+/// Compares every item's row, and the counters where there are bounds; of what the latest move was about, everything.
 pub async fn after_move(
     store: &dyn Store,
     model: &Model,
     parties: &[Party; 2],
+    is_bound: bool,
 ) -> Result<Seen, String> {
-    let seen = rows(store, model, parties).await?;
-    counters(store, model, parties).await?;
+    let mut seen = rows(store, model, parties).await?;
+    if is_bound {
+        counters(store, model, parties).await?;
+    }
     let touched = model.touched.iter().filter_map(|id| model.items.get(id));
-    details(store, model, touched.collect()).await?;
+    seen.effects = details(store, model, touched.collect()).await?;
     Ok(seen)
 }
 
 /// Compares all there is.
 pub async fn all(store: &dyn Store, model: &Model, parties: &[Party; 2]) -> Result<Seen, String> {
-    let seen = rows(store, model, parties).await?;
+    let mut seen = rows(store, model, parties).await?;
     counters(store, model, parties).await?;
-    details(store, model, model.items.values().collect()).await?;
+    seen.effects = details(store, model, model.items.values().collect()).await?;
     for party in parties {
         events(store, model, party).await?;
         lists(store, model, party).await?;
@@ -102,8 +107,12 @@ async fn counters(store: &dyn Store, model: &Model, parties: &[Party; 2]) -> Che
     Ok(())
 }
 
-/// Effects, runs, progress, and what jobs keep.
-async fn details(store: &dyn Store, model: &Model, items: Vec<&Item>) -> Checked {
+/// Effects, runs, progress, and what jobs keep. Answers the effects.
+async fn details(
+    store: &dyn Store,
+    model: &Model,
+    items: Vec<&Item>,
+) -> Result<BTreeMap<(Ulid, String), EffectRow>, String> {
     let ids: Vec<WorkId> = items.iter().map(|item| item.row.id).collect();
     let kept: BTreeMap<WorkId, JobState> =
         store.job_states(ids).await.unwrap().into_iter().collect();
@@ -119,14 +128,19 @@ async fn details(store: &dyn Store, model: &Model, items: Vec<&Item>) -> Checked
             let progress = store.progress_after(tenant, id, 0).await.unwrap();
             same(&format!("the progress of {id:?}"), &progress, &item.progress)?;
         }
-        scopes.insert(item.row.scope, item);
+        // What never ran has no effects, unless it replays something.
+        if item.row.fence > 0 || item.row.scope != id.0 {
+            scopes.insert(item.row.scope, item);
+        }
     }
+    let mut seen = BTreeMap::new();
     for (scope, item) in scopes {
         let mut effects = store.effects(item.row.tenant, scope).await.unwrap();
         effects.sort_by(|a, b| a.key.cmp(&b.key));
-        same(&format!("the effects of {scope}"), effects, model.effects_of(scope))?;
+        same(&format!("the effects of {scope}"), &effects, &model.effects_of(scope))?;
+        seen.extend(effects.into_iter().map(|effect| ((scope, effect.key.clone()), effect)));
     }
-    Ok(())
+    Ok(seen)
 }
 
 fn runs_of(item: &Item) -> Vec<Run> {

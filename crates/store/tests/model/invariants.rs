@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wakepost_domain::WorkId;
+use wakepost_domain::effect::{EffectState, OnDoubt, Runner};
 use wakepost_domain::work::{State, WorkKind};
+use wakepost_domain::{Timestamp, WorkId};
 use wakepost_store::moves::{OrderKey, WorkRow};
 
+use crate::call::{Answer, Call};
 use crate::compare::{Checked, Seen};
 use crate::wish::Bounds;
 use crate::world::Party;
@@ -20,10 +22,32 @@ pub fn check(before: &Seen, after: &Seen, bounds: &Bounds, parties: &[Party; 2])
     if let Some(gone) = before.rows.keys().find(|id| !after.rows.contains_key(*id)) {
         return Err(format!("{gone:?} is gone"));
     }
+    effects(before, after)?;
     orders(after)?;
     within(after, bounds, parties)?;
     callbacks(after)?;
     ticks(after)
+}
+
+/// What a worker is granted, by the rows before: nothing without its live lease, and no act twice.
+pub fn granted(before: &Seen, call: &Call, answer: &Answer, now: Timestamp) -> Checked {
+    let (Some(ticket), Ok(answer)) = (call.ticket(), answer) else { return Ok(()) };
+    let row = &before.rows[&ticket.work];
+    let is_leased = row.state == State::Running
+        && (row.tenant, row.fence) == (ticket.tenant, ticket.fence)
+        && row.lease_expires_at.is_some_and(|end| end > now);
+    // Whoever asks again what its run ended by is told so again.
+    let is_told_again = row.state == State::AwaitingApproval
+        && (answer.starts_with("NeedsApproval") || answer == "false");
+    ensure(is_leased || is_told_again, "L2, L3, E3: granted without a live lease", row)?;
+    let Call::Begin(begin) = call else { return Ok(()) };
+    let known = before.effects.get(&(row.scope, begin.key.clone()));
+    let Some(effect) = known.filter(|_| answer.starts_with("Execute")) else { return Ok(()) };
+    let is_own = effect.runner == Runner { work: ticket.work, fence: ticket.fence };
+    let in_doubt = effect.state == EffectState::Begun && !is_own;
+    let may = !in_doubt || begin.on_doubt == OnDoubt::Execute;
+    ensure(effect.state != EffectState::Committed, "E1: a committed effect is done again", row)?;
+    ensure(may, "E2: an effect in doubt is done again", row)
 }
 
 fn ensure(holds: bool, invariant: &str, row: &WorkRow) -> Checked {
@@ -61,6 +85,18 @@ fn follows(old: &WorkRow, new: &WorkRow) -> Checked {
             ..old.clone()
         };
         ensure(*new == dealt_with, "L5: a final state changed", new)?;
+    }
+    Ok(())
+}
+
+/// What happened stays so, with what it came to.
+fn effects(before: &Seen, after: &Seen) -> Checked {
+    for (key, old) in &before.effects {
+        let new = &after.effects[key];
+        let is_kept = (new.state, &new.result) == (EffectState::Committed, &old.result);
+        if old.state == EffectState::Committed && !is_kept {
+            return Err(format!("E1: what was committed changed\n  stored: {new:?}"));
+        }
     }
     Ok(())
 }

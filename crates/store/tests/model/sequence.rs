@@ -28,6 +28,8 @@ pub struct Sequence<'d, D> {
     model: Model,
     ids: Ids,
     seen: Seen,
+    /// What rescuers saw so far.
+    sightings: Vec<Expired>,
     /// Whether every call of the latest move was refused.
     refused: bool,
     tally: &'d mut Tally,
@@ -49,8 +51,17 @@ pub async fn run<D: Database>(
         model.origins.extend([(party.of_source, source), (party.let_go, source)]);
     }
     let (ids, seen) = (Ids::default(), Seen::default());
-    let mut sequence =
-        Sequence { database, parties, bounds, model, ids, seen, refused: false, tally };
+    let mut sequence = Sequence {
+        database,
+        parties,
+        bounds,
+        model,
+        ids,
+        seen,
+        sightings: Vec::new(),
+        refused: false,
+        tally,
+    };
     for (nth, wish) in wishes.iter().enumerate() {
         let is_last = nth + 1 == wishes.len();
         let done = sequence.step(wish, is_last || nth % ALL_EVERY == ALL_EVERY - 1).await;
@@ -76,6 +87,12 @@ impl<D: Database> Sequence<'_, D> {
                 self.wait(*waits, Model::next_end).await;
                 self.rescue().await?;
             }
+            Wish::RescueLate(nth) => {
+                let nth = usize::from(*nth) % self.sightings.len().max(1);
+                if let Some(seen) = self.sightings.get(nth) {
+                    self.call(rescue(seen, self.model.now)).await?;
+                }
+            }
             Wish::ExpireApprovals { waits } => {
                 self.wait(*waits, Model::next_overdue).await;
                 self.expire_approvals().await?;
@@ -91,15 +108,14 @@ impl<D: Database> Sequence<'_, D> {
                     self.call(call).await?;
                 }
             }
-            Wish::Settle { twice: true, .. } => {
-                if let Some(call) = self.scene().plan(wish) {
-                    self.call(call.clone()).await?;
-                    self.call(call).await?;
-                }
-            }
             _ => {
                 if let Some(call) = self.scene().plan(wish) {
-                    self.call(call).await?;
+                    self.call(call.clone()).await?;
+                    // A worker whose answer got lost says it again.
+                    let twice = matches!(wish, Wish::Settle { twice: true, .. });
+                    if twice && matches!(call, Call::Settle(..)) {
+                        self.call(call).await?;
+                    }
                 }
             }
         }
@@ -108,10 +124,16 @@ impl<D: Database> Sequence<'_, D> {
 
     async fn compare(&mut self, all: bool) -> Checked {
         let store = self.database.node(0);
-        let seen = match all {
+        let mut seen = match all {
             true => compare::all(&*store, &self.model, &self.parties).await?,
-            false => compare::after_move(&*store, &self.model, &self.parties).await?,
+            false => {
+                let is_bound = self.bounds.are_any();
+                compare::after_move(&*store, &self.model, &self.parties, is_bound).await?
+            }
         };
+        let mut effects = self.seen.effects.clone();
+        effects.extend(std::mem::take(&mut seen.effects));
+        seen.effects = effects;
         invariants::check(&self.seen, &seen, &self.bounds, &self.parties)?;
         let changed = invariants::changed(&self.seen, &seen);
         if self.refused && !changed.is_empty() {
@@ -136,6 +158,7 @@ impl<D: Database> Sequence<'_, D> {
     fn judge(&mut self, call: &Call, answer: Answer) -> Checked {
         self.refused &= answer.is_err();
         self.tally.count(call, &answer);
+        invariants::granted(&self.seen, call, &answer, self.model.now)?;
         same(&format!("the answer to {call:?}"), answer, self.model.apply(call))
     }
 
@@ -211,6 +234,7 @@ impl<D: Database> Sequence<'_, D> {
         };
         let listed = by_id(listed);
         same("runs to be rescued", &listed, &self.model.expired(CANCEL_PATIENCE))?;
+        self.sightings.extend(&listed);
         for seen in listed {
             self.call(rescue(&seen, self.model.now)).await?;
             // Another node saw the same.

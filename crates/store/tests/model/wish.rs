@@ -62,6 +62,8 @@ pub enum EndWish {
 
 #[derive(Debug, Clone, Copy)]
 pub struct BeginWish {
+    /// What an earlier run of the scope had to do with, if there is such a thing.
+    pub again: bool,
     pub key: u8,
     pub text: u8,
     pub executes_on_doubt: bool,
@@ -82,6 +84,8 @@ pub enum Wish {
     },
     ClaimOne(Pick),
     Heartbeat(Hand, u16, Option<u8>),
+    /// Work that a run asks for before its end.
+    FollowUp(Hand),
     Checkpoint(Hand, u8),
     Progress(Hand, u8),
     Begin(Hand, BeginWish),
@@ -108,6 +112,8 @@ pub enum Wish {
     Rescue {
         waits: bool,
     },
+    /// A rescuer does what it saw to be done a while ago.
+    RescueLate(u8),
     Cancel(Pick),
     CancelSubject(bool, u8),
     Release(Pick),
@@ -142,4 +148,17 @@ pub struct Bounds {
     pub source_rate: Option<u32>,
     pub source_runs_per_day: Option<u32>,
     pub source_cost_per_day: Option<u32>,
+}
+
+impl Bounds {
+    pub fn are_any(&self) -> bool {
+        let all = [
+            self.tenant_running,
+            self.source_running,
+            self.source_rate,
+            self.source_runs_per_day,
+            self.source_cost_per_day,
+        ];
+        all.iter().any(Option::is_some)
+    }
 }

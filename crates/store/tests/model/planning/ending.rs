@@ -44,7 +44,7 @@ pub fn settle(scene: &mut Scene<'_>, hand: Hand, end: EndWish, cost: Option<f64>
     Some(Call::Settle(Box::new(Settle { evidence, follow_up, ..*settle }), ending))
 }
 
-fn reply(scene: &mut Scene<'_>, ticket: &Ticket) -> NewWork {
+pub fn reply(scene: &mut Scene<'_>, ticket: &Ticket) -> NewWork {
     NewWork {
         id: WorkId(scene.ids.next(scene.model.now)),
         tenant: ticket.tenant,

@@ -81,6 +81,24 @@ impl Scene<'_> {
         }
     }
 
+    /// A job that others may have to do with.
+    pub(super) fn usual_job(&mut self) -> NewWork {
+        let nth = self.ids.count();
+        let wish = NewJobWish {
+            of_source: nth.is_multiple_of(2),
+            delay_s: None,
+            key: None,
+            order: nth.is_multiple_of(3).then_some(0),
+            subject: Some(0),
+            cancel_on: nth.is_multiple_of(4).then_some(0),
+            calls_back: nth % 5 < 2,
+            max_attempts: 3,
+            over_hops: false,
+            with_input: false,
+        };
+        self.job(nth.is_multiple_of(7), &wish)
+    }
+
     pub(super) fn job(&mut self, second: bool, wish: &NewJobWish) -> NewWork {
         let now = self.model.now;
         let party = self.party(second);

@@ -14,7 +14,7 @@ use wakepost_domain::work::State;
 use wakepost_domain::{OperationId, TenantId, WorkId};
 use wakepost_store::moves::{
     Ask, Begin, ClaimLane, ClaimRequest, Decide, Draft, EffectRow, Heartbeat, Item as Named,
-    Progress, Replay, ReplayFrom, Resolve, SeenProposal,
+    Progress, Replay, ReplayFrom, Resolve, SeenProposal, proposal_hash,
 };
 
 use crate::call::Call;
@@ -22,10 +22,15 @@ use crate::rules::{Item, Model};
 use crate::wish::{BeginWish, Bounds, Hand, Pick, Wish};
 use crate::world::{Ids, Party, hash, sealed, wording};
 
-pub use ending::{rescue, settle};
+use ending::{reply, settle};
+
+pub use ending::rescue;
 pub use scheduling::{change, firing, schedule};
 
 const MINUTES: Duration = Duration::from_secs(600);
+
+/// What a reply is asked for by.
+const SAY: &str = "say";
 
 /// A worker that takes a bit of everything.
 const CLAIM: Wish = Wish::Claim { lanes: u16::MAX, count: 2, lease_s: 100, run_s: 1000 };
@@ -41,10 +46,18 @@ pub struct Scene<'a> {
 impl Scene<'_> {
     /// The one call that a wish means now; none if there is nothing it can be about, or it means several.
     pub fn plan(&mut self, wish: &Wish) -> Option<Call> {
-        // A worker that has nothing to speak of asks for work.
-        self.call_of(wish).or_else(|| match wish {
-            Wish::Heartbeat(..) | Wish::Begin(..) | Wish::Settle { .. } => self.call_of(&CLAIM),
-            _ => None,
+        // A worker that has nothing to speak of asks for work, and if there is none, somebody makes some.
+        let is_worker = matches!(
+            wish,
+            Wish::Heartbeat(..) | Wish::Begin(..) | Wish::Commit(..) | Wish::Settle { .. }
+        );
+        let lanes = self.parties.iter().flat_map(|party| party.lanes());
+        let mut ready = lanes.map(|lane| self.model.ready(&unbound(lane)).len());
+        let is_ready = ready.any(|count| count > 0);
+        self.call_of(wish).or_else(|| match (is_worker, is_ready) {
+            (true, true) => self.call_of(&CLAIM),
+            (true, false) => Some(Call::Create(vec![self.usual_job()])),
+            (false, _) => None,
         })
     }
 
@@ -78,6 +91,10 @@ impl Scene<'_> {
                 extend: Duration::from_secs(u64::from(*extend_s)),
                 cost: cost.map(half),
             }),
+            Wish::FollowUp(hand) => {
+                let ticket = self.ticket(*hand)?;
+                Call::FollowUp(ticket, Box::new(reply(self, &ticket)))
+            }
             Wish::Checkpoint(hand, text) => {
                 Call::Checkpoint(self.ticket(*hand)?, sealed(&format!("checkpoint {text}")))
             }
@@ -96,8 +113,8 @@ impl Scene<'_> {
                 Call::Abort(ticket, key, "it broke".to_owned())
             }
             Wish::Ask(hand, text) => {
-                let draft = Draft { hash: hash("say", *text), expires: MINUTES };
-                Call::Ask(Ask { ticket: self.ticket(*hand)?, key: "say".to_owned(), draft })
+                let draft = Draft { hash: hash(SAY, *text), expires: MINUTES };
+                Call::Ask(Ask { ticket: self.ticket(*hand)?, key: SAY.to_owned(), draft })
             }
             Wish::Resolve(pick, key, committed) => {
                 let doubts = |item: &Item| {
@@ -177,17 +194,17 @@ impl Scene<'_> {
     }
 
     fn begin(&self, hand: Hand, wish: &BeginWish) -> Option<Begin> {
-        let key = effect(wish.key);
-        let draft = wish
-            .draft_s
-            .map(|s| Draft { hash: hash(&key, wish.text), expires: Duration::from_secs(s.into()) });
-        Some(Begin {
-            ticket: self.ticket(hand)?,
-            key,
-            description: Some(wording(wish.text)),
-            on_doubt: if wish.executes_on_doubt { OnDoubt::Execute } else { OnDoubt::Hold },
-            draft,
-        })
+        let known = wish.again.then(|| self.known(hand)).flatten();
+        let (ticket, key, text) = match known {
+            Some((ticket, key, effect)) => (ticket, key, effect.description.clone()),
+            None => (self.ticket(hand)?, effect(wish.key), Some(wording(wish.text))),
+        };
+        let draft = wish.draft_s.map(|s| Draft {
+            hash: proposal_hash(&key, text.as_deref()),
+            expires: Duration::from_secs(s.into()),
+        });
+        let on_doubt = if wish.executes_on_doubt { OnDoubt::Execute } else { OnDoubt::Hold };
+        Some(Begin { ticket, key, description: text, on_doubt, draft })
     }
 
     fn decide(&mut self, pick: Pick, approved: bool, as_seen: bool) -> Option<Decide> {

@@ -8,7 +8,7 @@ use wakepost_domain::rate::Rate;
 use wakepost_domain::{ScheduleId, TenantId};
 use wakepost_store::moves::{Bound, Cap, CapScope, ClaimLane, Schedule};
 
-use super::{Scene, effect, unbound};
+use super::{SAY, Scene, effect, unbound};
 use crate::rules::{Effect, Item};
 use crate::wish::{Hand, Pick};
 use crate::world::Party;
@@ -61,6 +61,20 @@ impl Scene<'_> {
         let some: Vec<&&Ticket> = all.iter().filter(fits).collect();
         let ticket = ***some.get(usize::from(hand.nth) % some.len().max(1))?;
         Some(Ticket { tenant: self.maybe_foreign(ticket.tenant, hand.foreign), ..ticket })
+    }
+
+    /// The lease of a run, and an effect of its scope that another run had to do with.
+    pub(super) fn known(&self, hand: Hand) -> Option<(Ticket, String, &Effect)> {
+        let of = |ticket: &Ticket| {
+            let (work, fence) = (ticket.work, ticket.fence);
+            let scope = self.model.items[&work].row.scope;
+            self.model.effects.iter().find(move |((of, key), effect)| {
+                let is_earlier = effect.runner != Runner { work, fence };
+                *of == scope && is_earlier && key != SAY
+            })
+        };
+        let ticket = self.ticket_of(hand, |ticket| of(ticket).is_some())?;
+        of(&ticket).map(|((_, key), effect)| (ticket, key.clone(), effect))
     }
 
     /// The lease of a run, and an effect that it began, if there is one.

@@ -4,8 +4,8 @@ use wakepost_domain::lease::Ticket;
 use wakepost_domain::work::State;
 use wakepost_domain::{Timestamp, WorkId};
 use wakepost_store::moves::{
-    ClaimLane, ClaimRequest, Claimed, Heartbeat, HeartbeatAnswer, Item as Named, JobState,
-    Progress, ProgressRow, WorkMeta,
+    ClaimLane, ClaimRequest, Claimed, Heartbeat, HeartbeatAnswer, Item as Named, JobState, NewWork,
+    Once, Progress, ProgressRow, WorkMeta,
 };
 use wakepost_store::vault::Sealed;
 
@@ -98,6 +98,12 @@ impl Model {
             self.cost(beat.ticket.work, cost);
         }
         tell(Ok(HeartbeatAnswer { lease_expires_at: end, cancel_requested }))
+    }
+
+    pub(super) fn follow_up(&mut self, ticket: &Ticket, item: &NewWork) -> Answer {
+        self.leased(ticket)?;
+        self.insert(item);
+        tell(Ok(Once::Now(())))
     }
 
     pub(super) fn checkpoint(&mut self, ticket: &Ticket, state: &Sealed) -> Answer {

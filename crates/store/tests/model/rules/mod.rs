@@ -112,6 +112,7 @@ impl Model {
             Call::Claim(request) => self.claim(request),
             Call::ClaimOne(worker, item, lane) => self.claim_one(worker, *item, lane),
             Call::Heartbeat(beat) => self.heartbeat(beat),
+            Call::FollowUp(ticket, item) => self.follow_up(ticket, item),
             Call::Checkpoint(ticket, state) => self.checkpoint(ticket, state),
             Call::Progress(progress) => self.progress(progress),
             Call::Begin(begin) => self.begin(begin),
