@@ -16,7 +16,7 @@ fn one_dead_letter_is_shown_whole() {
             json!({"id": "job_1", "kind": "issues.opened", "status": "dead_letter", "attempts": 3,
                 "max_attempts": 3, "last_error": "no such city", "trace_id": "abc",
                 "runs": [{"id": "run_1", "attempt": 3, "worker": "w-1", "outcome": "failed"}],
-                "effects": [{"key": "mail", "state": "committed"}],
+                "effects": [{"key": "mail", "state": "committed"}], "input": {"days": 3},
                 "envelope": {"event_id": "evt_1", "data": {"city": "Atlantis"}},
                 "next_action": "1 effect committed, a retry skips it"}),
         )
@@ -27,6 +27,7 @@ fn one_dead_letter_is_shown_whole() {
         "last error      no such city\n",
         "trace           job_1 → run_1 → 1 effect\n",
         "trace id        abc\n",
+        "input           {\"days\":3}\n",
         "run_1  3        w-1     failed",
         "mail    committed",
         "payload         {\"city\":\"Atlantis\"}\n",

@@ -96,6 +96,7 @@ pub fn fields(now: Timestamp, job: &Job, replies: &[String]) -> Fields {
         .line("lease", facts::lease(now, job))
         .line("last error", Cell::maybe(job.last_error.as_deref()))
         .line("effects", Cell::new(&facts::effects(job)))
+        .line_if("input", value(&job.input))
         .line_if("checkpoint", value(&job.checkpoint))
         .line_if("result", value(&job.result))
         .line_if("reply", text(&job.reply))

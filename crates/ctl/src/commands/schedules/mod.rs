@@ -15,7 +15,7 @@ pub enum Schedules {
     /// List them
     List(list::List),
     /// Make a job again and again, by the wall clock
-    Create(create::Create),
+    Create(Box<create::Create>),
     /// Show one
     Show(show::Show),
     /// Let one fire again, from its next tick on
