@@ -68,7 +68,7 @@ pub struct Work {
     mode: Option<String>,
     /// What is unusual about it.
     flags: Vec<String>,
-    /// The item that took its place before it ran.
+    /// The item that took its place: it is not run, or not again.
     #[schema(value_type = Option<schema::WorkId>)]
     superseded_by: Option<String>,
     /// What it was replayed as.

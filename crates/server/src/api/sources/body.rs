@@ -174,29 +174,29 @@ fn set<T>(place: &mut T, value: Option<T>) {
 }
 
 impl SourceBody {
-    /// Checks the fields and puts them in. `all_tenants`: the caller may name private addresses.
+    /// Checks the fields and puts them in. `trusted`: the caller may name private addresses.
     pub fn apply(
         self,
         source: &mut Source,
         provider: &dyn Provider,
         config: &Config,
-        all_tenants: bool,
+        trusted: bool,
     ) -> Result<(), ApiError> {
         self.check()?;
         if let Some(Some(executor)) = &self.executor {
-            check_executor("executor", executor, config, all_tenants)?;
-            source.config.executor_trusted = all_tenants;
+            check_executor("executor", executor, config, trusted)?;
+            source.config.executor_trusted = trusted;
         }
         if let Some(Some(url)) = &self.callback_url {
-            check_url("callback_url", url, config, all_tenants)?;
-            source.config.callback_trusted = all_tenants;
+            check_url("callback_url", url, config, trusted)?;
+            source.config.callback_trusted = trusted;
         }
         if let Some(Some(url)) = &self.preflight_url {
-            check_url("preflight_url", url, config, all_tenants)?;
-            source.config.preflight_trusted = all_tenants;
+            check_url("preflight_url", url, config, trusted)?;
+            source.config.preflight_trusted = trusted;
         }
         if let Some(settings) = self.settings {
-            source.config.settings_trusted = all_tenants;
+            source.config.settings_trusted = trusted;
             let secret = |name: &str| {
                 provider.settings().iter().any(|setting| setting.name == name && setting.secret)
             };
@@ -377,7 +377,7 @@ pub fn check_executor(
     field: &str,
     executor: &Executor,
     config: &Config,
-    all_tenants: bool,
+    trusted: bool,
 ) -> Result<(), ApiError> {
     match executor {
         // No request can name the gateway itself.
@@ -393,10 +393,10 @@ pub fn check_executor(
             if !runs {
                 return Err(ApiError::field(format!("{field}.run.kind"), "must be http or exec"));
             }
-            check_executor(&format!("{field}.run"), run, config, all_tenants)
+            check_executor(&format!("{field}.run"), run, config, trusted)
         }
         Executor::Http { url } => {
-            check_url(&format!("{field}.url"), url, config, all_tenants).map(|_| ())
+            check_url(&format!("{field}.url"), url, config, trusted).map(|_| ())
         }
     }
 }
@@ -406,8 +406,8 @@ pub fn check_url(
     field: &str,
     url: &str,
     config: &Config,
-    all_tenants: bool,
+    trusted: bool,
 ) -> Result<Target, ApiError> {
-    let policy = if all_tenants { &AddressPolicy::trusted() } else { &config.addresses };
+    let policy = if trusted { &AddressPolicy::trusted() } else { &config.addresses };
     Target::parse(url, policy).map_err(|refusal| ApiError::field(field, refusal.to_string()))
 }
