@@ -1,4 +1,5 @@
-//! Enqueue to start: from just before a job is posted to its worker's receipt of it.
+//! Enqueue to start: from just before a job is posted to its worker's receipt of it, whether the worker asked for it or
+//! it is posted to an agent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,13 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use serde_json::json;
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use wakepost_server::listener;
 
 use super::rounds::{by_arm, order, rounds};
 use super::window::Spent;
-use super::worker::Worker;
+use super::worker::{Input, Worker};
 use crate::api::Api;
 use crate::bench::Bench;
 use crate::figure::{Figure, Target, Unit};
@@ -29,40 +35,67 @@ const WORKERS: usize = 4;
 const UNCOUNTED: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// How a job reaches whoever works on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Workers ask for it.
+    Pulled,
+    /// It is posted to an agent.
+    Pushed,
+}
+
+/// What is measured.
+enum Arm<'a> {
+    Ours(&'a Gateway, Way),
+    Theirs(&'a Peer),
+}
+
+impl Arm<'_> {
+    fn name(&self) -> String {
+        match self {
+            Arm::Ours(gateway, Way::Pulled) => gateway.kind.to_string(),
+            Arm::Ours(gateway, Way::Pushed) => format!("{}, pushed", gateway.kind),
+            Arm::Theirs(peer) => peer.queue.to_string(),
+        }
+    }
+}
+
 /// The figures of the spec, with graphile-worker's beside ours as information.
 pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let gateways = bench.gateways().await?;
     let peers = Peer::all(bench, &[Queue::GraphileWorker]).await?;
+    let ways = [Way::Pulled, Way::Pushed];
+    let ours = ways.iter().flat_map(|way| gateways.iter().map(|gateway| Arm::Ours(gateway, *way)));
+    let arms: Vec<Arm<'_>> = ours.chain(peers.iter().map(Arm::Theirs)).collect();
     let seen = rounds(bench, async |round| {
         let mut seen = BTreeMap::new();
-        for index in order(round, gateways.len() + peers.len()) {
-            let micros = match gateways.get(index) {
-                Some(gateway) => of_gateway(bench, gateway).await?,
-                None => of_peer(bench, &peers[index - gateways.len()]).await?,
+        for index in order(round, arms.len()) {
+            let micros = match &arms[index] {
+                Arm::Ours(gateway, way) => of_gateway(bench, gateway, *way).await?,
+                Arm::Theirs(peer) => of_peer(bench, peer).await?,
             };
             seen.insert(index, micros);
         }
-        let names = gateways.iter().map(|gateway| gateway.kind.to_string());
-        let names = names.chain(peers.iter().map(|peer| peer.queue.to_string()));
-        Ok(seen.into_values().zip(names).map(|(seen, on)| seen.told(round, &on)).collect())
+        let seen = seen.into_values().zip(&arms);
+        Ok(seen.map(|(seen, arm)| seen.told(round, &arm.name())).collect())
     });
     let mut figures = Vec::new();
-    for (index, seen) in by_arm(seen.await?).into_iter().enumerate() {
+    for (seen, arm) in by_arm(seen.await?).into_iter().zip(&arms) {
         let (p50, p99) = seen.into_iter().unzip();
-        let name = |share| format!("enqueue to start at {JOBS_PER_SECOND} jobs/s, {share}");
-        match gateways.get(index) {
-            Some(Gateway { kind, .. }) => figures.extend([
-                Figure::new(name("p50"), kind, Unit::Millis, p50)
+        let pushed = if matches!(arm, Arm::Ours(_, Way::Pushed)) { " pushed" } else { "" };
+        let name = |share| format!("enqueue to start at {JOBS_PER_SECOND} jobs/s{pushed}, {share}");
+        figures.extend(match arm {
+            Arm::Ours(gateway, _) => [
+                Figure::new(name("p50"), gateway.kind, Unit::Millis, p50)
                     .held_to(Target::Below(3.0), Target::Below(1.5)),
-                Figure::new(name("p99"), kind, Unit::Millis, p99)
+                Figure::new(name("p99"), gateway.kind, Unit::Millis, p99)
                     .held_to(Target::Below(15.0), Target::Below(6.0)),
-            ]),
-            None => {
-                let queue = peers[index - gateways.len()].queue;
-                figures.push(Figure::new(name("p50"), queue, Unit::Millis, p50));
-                figures.push(Figure::new(name("p99"), queue, Unit::Millis, p99));
-            }
-        }
+            ],
+            Arm::Theirs(peer) => [
+                Figure::new(name("p50"), peer.queue, Unit::Millis, p50),
+                Figure::new(name("p99"), peer.queue, Unit::Millis, p99),
+            ],
+        });
     }
     Ok(figures)
 }
@@ -92,9 +125,9 @@ impl Round {
     }
 }
 
-async fn of_gateway(bench: &Bench, gateway: &Gateway) -> anyhow::Result<Round> {
+async fn of_gateway(bench: &Bench, gateway: &Gateway, way: Way) -> anyhow::Result<Round> {
     let before = Spent::so_far(bench, gateway);
-    let micros = tokio::time::timeout(PATIENCE, micros(bench, gateway))
+    let micros = tokio::time::timeout(PATIENCE, micros(bench, gateway, way))
         .await
         .context("the jobs did not all start in time")??;
     let others = Spent::so_far(bench, gateway).others(bench, before);
@@ -118,20 +151,31 @@ fn count(bench: &Bench) -> usize {
 type Posted = Arc<Vec<AtomicU64>>;
 
 /// The sorted microseconds of one round.
-async fn micros(bench: &Bench, gateway: &Gateway) -> anyhow::Result<Vec<u32>> {
+async fn micros(bench: &Bench, gateway: &Gateway, way: Way) -> anyhow::Result<Vec<u32>> {
     let count = count(bench);
     let posted: Posted = Arc::new((0..count).map(|_| AtomicU64::new(0)).collect());
     let (heard, mut receipts) = mpsc::unbounded_channel();
     // Aborted when dropped: the last long polls need not be waited for.
     let mut tasks = JoinSet::new();
-    for name in 0..WORKERS {
-        let worker = Worker::new(gateway.api().await?, name, 10, 20);
-        tasks.spawn(work(worker, heard.clone()));
+    let mut job = json!({"kind": "start"});
+    match way {
+        Way::Pulled => {
+            for name in 0..WORKERS {
+                let worker = Worker::new(gateway.api().await?, name, 10, 20);
+                tasks.spawn(work(worker, heard.clone()));
+            }
+        }
+        Way::Pushed => {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let url = format!("http://{}/", listener.local_addr()?);
+            job["executor"] = json!({"kind": "http", "url": url});
+            tasks.spawn(agent(listener, heard.clone()));
+        }
     }
     let begin = Instant::now() + Duration::from_millis(100);
     for poster in 0..POSTERS {
         let api = gateway.api().await?;
-        tasks.spawn(post(api, poster, begin, posted.clone()));
+        tasks.spawn(post(api, poster, begin, posted.clone(), job.clone()));
     }
     let mut micros = Vec::with_capacity(count);
     for _ in 0..count {
@@ -164,14 +208,20 @@ pub async fn failed(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
     }
 }
 
-async fn post(mut api: Api, poster: usize, begin: Instant, posted: Posted) -> anyhow::Result<()> {
+async fn post(
+    mut api: Api,
+    poster: usize,
+    begin: Instant,
+    posted: Posted,
+    mut job: Value,
+) -> anyhow::Result<()> {
     for number in (poster..posted.len()).step_by(POSTERS) {
         let due = begin + Duration::from_secs(1) / JOBS_PER_SECOND * u32::try_from(number)?;
         tokio::time::sleep_until(due.into()).await;
-        let body = json!({"kind": "start", "input": {"number": number}}).to_string();
+        job["input"] = json!({"number": number});
         let nanos = begin.elapsed().as_nanos();
         posted[number].store(u64::try_from(nanos)?, Ordering::Relaxed);
-        api.post("/jobs", body).await?;
+        api.post("/jobs", job.to_string()).await?;
     }
     Ok(())
 }
@@ -189,4 +239,26 @@ async fn work(
             })
             .await?;
     }
+}
+
+/// An agent that jobs are posted to, and that is done at once.
+async fn agent(
+    listener: TcpListener,
+    heard: mpsc::UnboundedSender<(usize, Instant)>,
+) -> anyhow::Result<()> {
+    let take = async move |Json(job): Json<Pushed>| {
+        let _ = heard.send((job.input.number, Instant::now()));
+        Json(json!({"result": null}))
+    };
+    let stop = CancellationToken::new();
+    // Ended with the round.
+    let _stops = stop.clone().drop_guard();
+    let router = Router::new().route("/", axum::routing::post(take));
+    listener::serve(listener, router, 1_000, stop, Duration::from_millis(100)).await;
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Pushed {
+    input: Input,
 }
