@@ -1,8 +1,11 @@
 //! How wishes are made up: how often each is, and what makes things meet.
 
 use proptest::prelude::*;
+use wakepost_domain::thread::ThreadPolicy;
 
-use crate::wish::{BeginWish, Bounds, EndWish, Hand, NewEventWish, NewJobWish, Pick, Wish};
+use crate::wish::{
+    BeginWish, Bounds, EndWish, Hand, NewEventWish, NewJobWish, Pick, ThreadWish, Wish,
+};
 
 fn hand() -> impl Strategy<Value = Hand> {
     (
@@ -37,12 +40,38 @@ fn tenant() -> impl Strategy<Value = bool> {
     prop::bool::weighted(0.3)
 }
 
+fn thread() -> impl Strategy<Value = ThreadWish> {
+    let policy = prop_oneof![
+        1 => Just(ThreadPolicy::Off),
+        1 => Just(ThreadPolicy::Queue),
+        3 => Just(ThreadPolicy::Merge),
+        3 => Just(ThreadPolicy::Interrupt),
+    ];
+    let quiet = (prop_oneof![Just(0u8), 1..20u8], 0..40u8);
+    (policy, prop::bool::weighted(0.1), quiet).prop_map(
+        |(policy, only_if_known, (quiet_s, cap_s))| ThreadWish {
+            policy,
+            only_if_known,
+            quiet_s,
+            cap_s,
+        },
+    )
+}
+
 fn event() -> impl Strategy<Value = NewEventWish> {
     let keys = (0..16u8, few(16, 0.15), prop_oneof![5 => 600..601u16, 1 => 1..120u16]);
-    let others = (same(0.4), same(0.25), same(0.6), any::<bool>());
-    (keys, others, prop::bool::weighted(0.4), prop::bool::weighted(0.9)).prop_map(
-        |((key, second_key, window_s), (order, coalesce, subject, is_reply), calls_back, job)| {
+    let others = (same(0.5), same(0.35), same(0.7), any::<bool>());
+    let thread = prop::option::weighted(0.4, thread());
+    (thread, keys, others, prop::bool::weighted(0.4), prop::bool::weighted(0.9)).prop_map(
+        |(
+            thread,
+            (key, second_key, window_s),
+            (order, coalesce, subject, is_reply),
+            calls_back,
+            job,
+        )| {
             NewEventWish {
+                thread,
                 key,
                 second_key,
                 window_s,
@@ -59,7 +88,7 @@ fn event() -> impl Strategy<Value = NewEventWish> {
 
 fn job() -> impl Strategy<Value = NewJobWish> {
     let when = prop::option::weighted(0.25, 1..200u16);
-    let what = (few(3, 0.15), same(0.4), same(0.6), few(3, 0.35));
+    let what = (few(3, 0.15), same(0.4), same(0.6), few(3, 0.5));
     let flags = (any::<bool>(), any::<bool>(), prop::bool::weighted(0.06), any::<bool>());
     (when, what, flags, prop_oneof![1 => Just(1i32), 4 => 2..4i32]).prop_map(
         |(
@@ -174,7 +203,7 @@ fn claim() -> impl Strategy<Value = Wish> {
 /// Everything but what a crash can be in the middle of.
 fn call() -> impl Strategy<Value = Wish> {
     prop_oneof![
-        3 => (tenant(), event()).prop_map(|(t, event)| Wish::Accept(t, event)),
+        6 => (tenant(), event()).prop_map(|(t, event)| Wish::Accept(t, event)),
         3 => (tenant(), prop::collection::vec(job(), 1..4)).prop_map(|(t, jobs)| Wish::Create(t, jobs)),
         8 => claim(),
         26 => by_worker(),

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use wakepost_domain::lease::run_id;
 use wakepost_domain::run::{Run, RunOutcome};
 use wakepost_domain::work::State;
-use wakepost_domain::{Ulid, WorkId};
+use wakepost_domain::{EventId, Ulid, WorkId};
 use wakepost_store::Store;
 use wakepost_store::moves::{
     CapScope, Cursor, DeadFilter, EffectRow, EventFilter, JobState, Page, Schedule, StatCount,
@@ -116,6 +116,14 @@ async fn details(
     let ids: Vec<WorkId> = items.iter().map(|item| item.row.id).collect();
     let kept: BTreeMap<WorkId, JobState> =
         store.job_states(ids).await.unwrap().into_iter().collect();
+    let talking = items.iter().filter(|item| !item.joined.is_empty());
+    let talking: Vec<&Item> = talking.copied().collect();
+    if !talking.is_empty() {
+        let pairs = |item: &&Item| item.joined.iter().map(|event| (item.row.id, *event)).collect();
+        let expected: Vec<Vec<(WorkId, EventId)>> = talking.iter().map(pairs).collect();
+        let ids = talking.iter().map(|item| item.row.id).collect();
+        same("what joined", store.joined(ids).await.unwrap(), expected.concat())?;
+    }
     let mut scopes: BTreeMap<Ulid, &Item> = BTreeMap::new();
     for item in items {
         let (tenant, id) = (item.row.tenant, item.row.id);
@@ -171,7 +179,10 @@ async fn events(store: &dyn Store, model: &Model, party: &Party) -> Checked {
     same("how many events there are", rows.len(), own.len())?;
     for (row, event) in rows.into_iter().zip(own) {
         same("an event", &row.event, event)?;
-        let of = |item: &&Item| item.row.event == Some(event.id) && item.row.replayed_as.is_none();
+        let of = |item: &&Item| {
+            let is_of = item.row.event == Some(event.id) || item.joined.contains(&event.id);
+            is_of && item.row.replayed_as.is_none()
+        };
         let mut states: Vec<State> =
             model.items.values().filter(of).map(|item| item.row.state).collect();
         states.sort();

@@ -155,6 +155,9 @@ impl<D: Database> Sequence<'_, D> {
     async fn call(&mut self, call: Call) -> Checked {
         let node = self.database.node(usize::from(self.ids.count() % 5 == 4));
         let answer = call.clone().perform(&*node).await;
+        if answer.as_ref().map_or(true, |text| text == "None" || text == "false") {
+            self.database.calm().await;
+        }
         self.judge(&call, answer)
     }
 
@@ -171,6 +174,7 @@ impl<D: Database> Sequence<'_, D> {
         let [first, second] = calls;
         let answers = join(first.clone().perform(&*nodes[0]), second.clone().perform(&*nodes[1]));
         let (one, other) = answers.await;
+        self.database.calm().await;
         let is_late = |answer: &Answer| {
             answer.as_ref().is_ok_and(|text| text == "false" || text.starts_with("Duplicate"))
         };

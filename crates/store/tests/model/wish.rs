@@ -1,5 +1,7 @@
 //! What a sequence is made of: wishes, which know no ids.
 
+use wakepost_domain::thread::ThreadPolicy;
+
 /// Which lease a worker speaks of.
 #[derive(Debug, Clone, Copy)]
 pub struct Hand {
@@ -20,8 +22,19 @@ pub struct Pick {
     pub foreign: bool,
 }
 
+/// What conversation an event belongs to.
+#[derive(Debug, Clone, Copy)]
+pub struct ThreadWish {
+    pub policy: ThreadPolicy,
+    pub only_if_known: bool,
+    pub quiet_s: u8,
+    pub cap_s: u8,
+}
+
 #[derive(Debug, Clone)]
 pub struct NewEventWish {
+    /// What has a thread is in no other order.
+    pub thread: Option<ThreadWish>,
     pub key: u8,
     pub second_key: Option<u8>,
     pub window_s: u16,

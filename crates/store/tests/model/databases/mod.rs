@@ -32,6 +32,9 @@ pub trait Database: Sized {
     /// Sets the clock, forward or back.
     async fn set_clock(&mut self, at: Timestamp);
 
+    /// Waits until nothing is left of calls that changed nothing.
+    async fn calm(&mut self);
+
     /// All nodes are gone, in the middle of whatever they did, and start again.
     async fn crash(&mut self);
 

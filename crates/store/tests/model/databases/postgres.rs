@@ -22,7 +22,7 @@ const STILL_CLOCK: &str = "
 /// Everything that moves write. Deleted, not truncated: a few rows are gone sooner than sixty files are made anew.
 const EMPTY: &str = "
     DELETE FROM work; DELETE FROM work_done; DELETE FROM attempts; DELETE FROM events; DELETE FROM bodies;
-    DELETE FROM dedup_keys; DELETE FROM receipts; DELETE FROM job_state; DELETE FROM effects;
+    DELETE FROM dedup_keys; DELETE FROM joined; DELETE FROM threads; DELETE FROM receipts; DELETE FROM job_state; DELETE FROM effects;
     DELETE FROM progress; DELETE FROM lane_caps; DELETE FROM budgets; DELETE FROM costs;
     DELETE FROM schedules; DELETE FROM audit;";
 
@@ -97,6 +97,13 @@ impl Database for OnPostgres {
         }
         self.now = at;
         self.latest = self.latest.max(at);
+    }
+
+    /// A refused call is answered before its transaction is rolled back, and until then a claim looks past the item
+    /// that it locked. Whoever locks all items has waited for that.
+    async fn calm(&mut self) {
+        let all = "SELECT count(*) FROM (SELECT 1 FROM work FOR UPDATE) w";
+        self.own.query_one(all, &[]).await.unwrap();
     }
 
     /// What was sent is done or is not, but it is so before anybody looks.

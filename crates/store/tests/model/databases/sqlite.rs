@@ -68,6 +68,8 @@ impl Database for OnSqlite {
         self.clock.0.store(at.as_millis(), Ordering::SeqCst);
     }
 
+    async fn calm(&mut self) {}
+
     async fn crash(&mut self) {
         self.store = None;
         self.store = Some(Arc::new(open(self.directory.path(), &self.clock)));

@@ -4,16 +4,20 @@ use std::time::Duration;
 
 use wakepost_domain::event::{Event, Route};
 use wakepost_domain::receipt::Verdict;
+use wakepost_domain::thread::Quiet;
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, ReceiptId, WorkId};
 use wakepost_store::moves::{
-    CoalesceKey, DedupKey, HOP_LIMIT, NewEvent, NewJob, NewOrder, NewReceipt, NewWork, OrderKey,
-    WorkMeta,
+    CoalesceKey, DedupKey, HOP_LIMIT, NewEvent, NewJob, NewOrder, NewReceipt, NewThread, NewWork,
+    OrderKey, WorkMeta,
 };
 
 use super::{MINUTES, Scene, subject};
 use crate::wish::{NewEventWish, NewJobWish};
 use crate::world::sealed;
+
+/// The conversation of a source.
+const THREAD: &str = "thread";
 
 impl Scene<'_> {
     pub fn event(&mut self, second: bool, wish: &NewEventWish) -> NewEvent {
@@ -21,7 +25,16 @@ impl Scene<'_> {
         let party = self.party(second);
         let (tenant, source) = (party.tenant, party.source);
         let id = EventId(self.ids.next(now));
-        let order = wish.order.map(|nth| {
+        let thread = wish.thread.map(|thread| NewThread {
+            key: OrderKey::of_thread(tenant, source, THREAD.as_bytes()),
+            only_if_known: thread.only_if_known,
+            policy: thread.policy,
+            quiet: Quiet {
+                for_: Duration::from_secs(thread.quiet_s.into()),
+                cap: Duration::from_secs(thread.cap_s.into()),
+            },
+        });
+        let order = wish.order.filter(|_| thread.is_none()).map(|nth| {
             let text = format!("order {nth}");
             let key = OrderKey::of_source(tenant, source, text.as_bytes());
             NewOrder { key, text, sequence: None }
@@ -41,7 +54,7 @@ impl Scene<'_> {
             route: if wish.makes_job { Route::Job } else { Route::Ignored },
             verified: true,
             subject: wish.subject.map(subject),
-            thread: None,
+            thread: thread.map(|_| THREAD.to_owned()),
             occurred_at: None,
             received_at: now,
             payload_hash: [wish.key; 32],
@@ -64,7 +77,7 @@ impl Scene<'_> {
             lane: party.of_source,
             max_attempts: 2,
             order,
-            thread: None,
+            thread,
             coalesce,
             callback_lane: wish.calls_back.then_some(party.callbacks),
             lineage: None,

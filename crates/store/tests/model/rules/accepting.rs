@@ -2,10 +2,12 @@
 
 use wakepost_domain::event::{Event, Route};
 use wakepost_domain::lane::LaneId;
+use wakepost_domain::thread::ThreadPolicy;
 use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, Ulid, WorkId};
 use wakepost_store::moves::{Accepted, DedupKey, NewEvent, NewJob, NewWork, WorkMeta};
 
+use super::conversing::gathers;
 use super::{Item, Model};
 use crate::call::{Answer, tell};
 
@@ -23,6 +25,11 @@ impl Model {
             self.keys.insert(*key, (new.event.id.0, new.dedup_until));
         }
         self.events.insert(new.event.id, new.event.clone());
+        let talked = new.job.as_ref().and_then(|job| self.talk(&new.event, job.thread.as_ref()?));
+        if let Some(accepted) = talked {
+            self.cancel_by(&new.event);
+            return tell(Ok(accepted));
+        }
         let superseded = new.job.as_ref().and_then(|job| self.place(&new.event, job));
         let next = superseded.or(self.cancel_by(&new.event));
         tell(Ok(next.map_or(Accepted::New, Accepted::NewBefore)))
@@ -31,7 +38,15 @@ impl Model {
     fn duplicate(&mut self, first: EventId) -> Accepted {
         let event = self.events.get_mut(&first).expect("no sequence prunes");
         event.duplicates += 1;
-        let job = (event.route == Route::Job).then(|| WorkId::first_of(first));
+        let job = match event.route {
+            Route::Job => Some(WorkId::first_of(first)),
+            // Later ones are replays of it.
+            Route::Joined => {
+                let joined = self.items.values().filter(|item| item.joined.contains(&first));
+                joined.map(|item| item.row.id).min()
+            }
+            Route::Ignored | Route::Unmapped => None,
+        };
         Accepted::Duplicate { of: first, job }
     }
 
@@ -39,6 +54,10 @@ impl Model {
     fn place(&mut self, event: &Event, job: &NewJob) -> Option<LaneId> {
         let id = WorkId::first_of(event.id);
         let order = job.order.as_ref();
+        let talks = job.thread.as_ref().filter(|thread| thread.policy != ThreadPolicy::Off);
+        let gathers = talks.filter(|thread| gathers(thread.policy));
+        let until = gathers.map(|thread| self.now.after(thread.quiet.cap));
+        let run_at = gathers.zip(until).map(|(thread, until)| self.quiet_at(thread, until));
         let superseded =
             |item: &Item| item.is_live() && job.coalesce.is_some() && item.coalesce == job.coalesce;
         let mut next = None;
@@ -54,14 +73,16 @@ impl Model {
             tenant: event.tenant,
             kind: WorkKind::Job,
             lane: job.lane,
-            run_at: None,
+            run_at,
             max_attempts: job.max_attempts,
             event: Some(event.id),
             scope: None,
             subject: event.subject.clone(),
-            order: order.map(|order| order.key),
+            order: order.map(|order| order.key).or(talks.map(|thread| thread.key)),
             meta: WorkMeta {
-                order_key: order.map(|order| order.text.clone()),
+                order_key: order
+                    .map(|order| order.text.clone())
+                    .or(event.thread.clone().filter(|_| talks.is_some())),
                 callback_lane: job.callback_lane,
                 ..WorkMeta::default()
             },
@@ -69,6 +90,7 @@ impl Model {
             dedup: None,
         });
         self.item(id).coalesce = job.coalesce;
+        self.item(id).gathers_until = until;
         next
     }
 

@@ -52,7 +52,10 @@ fn next(ending: Ending, attempt: i32, max_attempts: i32) -> Next {
         Ending::Held(reason) => Next { held: Some(reason), ..waits(State::Held, RunOutcome::Held) },
         Ending::Proposed => waits(State::AwaitingApproval, RunOutcome::AwaitingApproval),
         Ending::Cancelled => to(State::Cancelled, RunOutcome::Cancelled),
-        Ending::Interrupted { .. } => unreachable!("no sequence has threads"),
+        Ending::Interrupted { quiet } => {
+            let state = if quiet.is_zero() { State::Pending } else { State::Scheduled };
+            Next { delay: quiet, ..waits(state, RunOutcome::Interrupted) }
+        }
     }
 }
 
@@ -141,7 +144,7 @@ impl Model {
         kept.reply = evidence.reply.clone().or(kept.reply.take());
     }
 
-    /// Ends the run by its own call that a person has to decide on something first.
+    /// Ends a run that has to wait: for a person, or with a message that joins it.
     pub(super) fn end_for_person(&mut self, id: WorkId, ending: Ending, error: Option<&str>) {
         let row = &self.item(id).row;
         let next = next(ending, row.attempts, row.max_attempts);

@@ -3,6 +3,7 @@
 mod accepting;
 mod approving;
 mod bounds;
+mod conversing;
 mod effects;
 mod ending;
 mod leasing;
@@ -36,6 +37,8 @@ pub struct Model {
     pub items: BTreeMap<WorkId, Item>,
     pub effects: BTreeMap<(Ulid, String), Effect>,
     pub events: BTreeMap<EventId, Event>,
+    /// Conversations that the agent takes part in, and until when.
+    pub threads: BTreeMap<OrderKey, Timestamp>,
     /// Whose each dedup key is, and until when.
     pub keys: BTreeMap<DedupKey, (Ulid, Timestamp)>,
     pub schedules: BTreeMap<ScheduleId, (Schedule, Sealed)>,
@@ -59,6 +62,10 @@ pub struct Item {
     /// The counters that its run holds.
     pub caps: BTreeSet<CapScope>,
     pub coalesce: Option<CoalesceKey>,
+    /// How long messages that join it may put it off.
+    pub gathers_until: Option<Timestamp>,
+    /// The events after its first, in order.
+    pub joined: Vec<EventId>,
     /// Its ended runs that did not succeed, by fence.
     pub runs: BTreeMap<i32, Run>,
     pub costs: BTreeMap<i32, f64>,
@@ -74,6 +81,8 @@ impl Item {
             cancel_at: None,
             caps: BTreeSet::new(),
             coalesce: None,
+            gathers_until: None,
+            joined: Vec::new(),
             runs: BTreeMap::new(),
             costs: BTreeMap::new(),
             progress: Vec::new(),

@@ -138,7 +138,9 @@ impl Model {
             ReplayFrom::Event(event, lane) => {
                 let found = self.events.get(&event).filter(|event| event.tenant == replay.tenant);
                 let subject = found.ok_or(Refused::NotFound)?.subject.clone();
-                if self.items.values().any(|item| item.row.event == Some(event)) {
+                let is_of =
+                    |item: &Item| item.row.event == Some(event) || item.joined.contains(&event);
+                if self.items.values().any(is_of) {
                     return Err(Refused::InvalidState);
                 }
                 let meta = WorkMeta { callback_lane: replay.callback_lane, ..WorkMeta::default() };
@@ -152,6 +154,10 @@ impl Model {
             }
         };
         self.insert(&new);
+        if let ReplayFrom::Work(old) = replay.from {
+            let joined = self.items[&old].joined.clone();
+            self.item(new.id).joined = joined;
+        }
         tell(Ok(Once::Now((new.id, new.lane))))
     }
 
