@@ -110,7 +110,8 @@ pub fn states(row: &WorkRow, runs: &[Run]) -> Vec<Entered> {
 
 /// Why an item is held that no run of its own, nor how it was made, got there.
 fn held_while_it_waited(row: &WorkRow) -> Option<HeldReason> {
-    let while_waiting = |why: &HeldReason| matches!(why, HeldReason::Budget | HeldReason::UnknownKind);
+    let while_waiting =
+        |why: &HeldReason| matches!(why, HeldReason::Budget | HeldReason::UnknownKind);
     row.held.filter(|why| row.state == State::Held && while_waiting(why))
 }
 

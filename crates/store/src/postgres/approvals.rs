@@ -16,7 +16,7 @@ use super::ordering::lock_live;
 use super::queue::live;
 use super::rows::{audit, bytes, execute, get, id, query, query_opt, text, time, uuid};
 use super::work::{cancel, check, lock};
-use super::{Postgres, commit};
+use super::{Postgres, commit, conclude};
 use crate::error::{Result, StoreError};
 use crate::moves::{
     Approvals, Ask, AuditEntry, Decide, Decided, Draft, EffectRow, Overdue, UNDECIDED, WorkRow,
@@ -35,9 +35,8 @@ impl Approvals for Postgres {
     async fn decide(&self, request: Decide) -> Result<Decided> {
         let mut client = self.cool().await?;
         let tx = client.transaction().await?;
-        let decided = decide(&tx, &request).await?;
-        commit(tx).await?;
-        Ok(decided)
+        let decided = decide(&tx, &request).await;
+        conclude(tx, decided).await
     }
 
     async fn overdue(&self, limit: u32) -> Result<Vec<Overdue>> {

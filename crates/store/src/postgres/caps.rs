@@ -12,7 +12,7 @@ use wakepost_domain::work::HeldReason;
 use wakepost_domain::{SourceId, TenantId, Timestamp, WorkId};
 
 use super::rows::{execute, get, id, query, time, uuid};
-use super::{Postgres, commit, work};
+use super::{Postgres, commit, conclude, work};
 use crate::error::Result;
 use crate::moves::{AuditEntry, Bound, Cap, CapScope, Caps, Count, Counts};
 
@@ -75,8 +75,8 @@ impl Caps for Postgres {
     ) -> Result<()> {
         let mut client = self.cool().await?;
         let tx = client.transaction().await?;
-        work::release(&tx, tenant, item, Some(lane), &audit).await?;
-        commit(tx).await
+        let released = work::release(&tx, tenant, item, Some(lane), &audit).await;
+        conclude(tx, released).await.map(|_| ())
     }
 }
 
@@ -105,11 +105,15 @@ pub async fn lock(tx: &Transaction<'_>, caps: &[Cap]) -> Result<Option<Counts>> 
     }
     let mut counts = Counts::default();
     for row in &rows {
-        // The statement's time: a start that came while it waited for a lock is ahead of it, never behind.
         counts.now = time(row, 3)?;
         if let Some(scope) = names.get(get::<&str>(row, 0)?) {
             counts.of.insert(*scope, count(row)?);
         }
+    }
+    if caps.iter().any(|cap| matches!(cap.bound, Bound::Rate(_))) {
+        // It may have waited for the lock: starts are counted from when they can begin, or they come closer together
+        // than the rate allows.
+        counts.now = time(&tx.query_one("SELECT wakepost_now()", &[]).await?, 0)?;
     }
     let budgeted: Vec<SourceId> =
         caps.iter().filter_map(Cap::budget).map(|(source, _)| source).collect();

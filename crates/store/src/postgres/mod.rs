@@ -163,6 +163,19 @@ async fn commit(tx: Transaction<'_>) -> Result<()> {
     after_commit().await
 }
 
+/// Commits a transaction that went well. One that did not is rolled back before its caller hears of it: until then its
+/// locks hide an item from claims, which would not come back for it soon.
+async fn conclude<T>(tx: Transaction<'_>, outcome: Result<T>) -> Result<T> {
+    match outcome {
+        Ok(done) => commit(tx).await.map(|()| done),
+        Err(error) => {
+            // If it cannot be, the connection is gone, and the locks with it.
+            let _ = tx.rollback().await;
+            Err(error)
+        }
+    }
+}
+
 /// The last place before a commit. A statement that is its own transaction has it before it is sent.
 async fn before_commit() -> Result<()> {
     failpoint::pass_async("store.before_commit").await?;

@@ -20,7 +20,7 @@ use super::rows::{
 };
 use super::sequencing;
 use super::settings::{forget, remember};
-use super::{Postgres, after_commit, before_commit, commit};
+use super::{Postgres, after_commit, before_commit, commit, conclude};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
@@ -113,8 +113,8 @@ impl WorkMoves for Postgres {
     async fn release(&self, tenant: TenantId, id: WorkId, entry: AuditEntry) -> Result<LaneId> {
         let mut client = self.cool().await?;
         let tx = client.transaction().await?;
-        let lane = release(&tx, tenant, id, None, &entry).await?;
-        commit(tx).await?;
+        let released = release(&tx, tenant, id, None, &entry).await;
+        let lane = conclude(tx, released).await?;
         Ok(lane)
     }
 

@@ -141,7 +141,7 @@ async fn an_endless_body_is_cut_and_its_connection_dropped() {
 
         let whole = OutboundRequest { keep: KeepBody::Whole, ..receiver.request() };
         let error = failure(&client(), whole).await;
-        assert_eq!(error.class, SendErrorClass::Protocol);
+        assert_eq!(error.class, SendErrorClass::TooLarge);
         assert_eq!(error.text, "the answer is larger than 4096 bytes");
         assert!(error.partial.unwrap().body.len() <= 4096);
     }
