@@ -132,7 +132,7 @@ impl Context {
     }
 
     /// A new id for something that happens now. It sorts after all that this node gave out before, unless the clock
-    /// went back by more than [`STEP_BACK_MAX`].
+    /// went back by more than a minute.
     pub fn new_id(&self) -> Ulid {
         let mut last = self.last_id.lock();
         let now = self.clock.now();
