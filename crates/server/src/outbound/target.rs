@@ -251,18 +251,25 @@ fn read_name(written: &str, name: &str) -> Result<TargetHost, TargetRefusal> {
         return Err(TargetRefusal::Malformed);
     }
     // Percent signs, full-width letters, other scripts' dots, invisible characters: all of them
-    // end up as plain ASCII that was not written. A true international label becomes `xn--`.
+    // end up as something that was not written. A true international label becomes `xn--`.
     let mut written = written.split('.');
     let same = name.split('.').all(|label| {
         written.next().is_some_and(|text| match text.is_ascii() {
             true => text.eq_ignore_ascii_case(label),
-            false => label.starts_with("xn--"),
+            false => label.starts_with("xn--") && reads_as(label, text),
         })
     });
     match same && written.next().is_none() {
         true => Ok(TargetHost::Name(name.to_owned())),
         false => Err(TargetRefusal::NeedsRepair),
     }
+}
+
+/// Whether this is how the label of an international name is written, but for capitals.
+fn reads_as(label: &str, text: &str) -> bool {
+    let (read, valid) = idna::domain_to_unicode(label);
+    // Letter by letter, as the standard has it: by word, Greek has another small sigma at its end.
+    valid.is_ok() && read.chars().eq(text.chars().flat_map(char::to_lowercase))
 }
 
 fn is_dns_name(name: &str) -> bool {
