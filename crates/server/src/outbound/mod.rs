@@ -14,6 +14,7 @@ mod connector;
 mod deliver;
 mod fault;
 mod guarded;
+mod hosts;
 mod mail;
 mod policy;
 mod progress;
