@@ -29,6 +29,7 @@ use super::connector::{connect_any, tls_config};
 use super::guarded::ClientSettings;
 use super::policy::AddressPolicy;
 use super::resolve::Resolver;
+use super::target;
 
 /// The one deadline of a mail, from resolving the name to the server's word on it.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -185,6 +186,10 @@ impl Mailer {
         let found =
             match mail.host.parse() {
                 Ok(address) => vec![address],
+                // Else a search domain of this machine would make another name of it.
+                Err(_) if !policy.allows_private() && target::is_private(&mail.host) => {
+                    return Err(MailFault::unfit("smtp_host must name a public host"));
+                }
                 Err(_) => self.resolver.resolve(&mail.host, mail.port).await.map_err(|error| {
                     MailFault::lost(format!("smtp_host did not resolve: {error}"))
                 })?,

@@ -144,8 +144,10 @@ impl fmt::Display for TargetHost {
     }
 }
 
-fn is_private(name: &str) -> bool {
-    let name = name.strip_suffix('.').unwrap_or(name);
+/// Whether a name means something only inside a network: it has no dot, or a suffix of its own there.
+pub(super) fn is_private(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let name = name.strip_suffix('.').unwrap_or(&name);
     !name.contains('.')
         || PRIVATE_SUFFIXES.iter().any(|suffix| {
             name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))

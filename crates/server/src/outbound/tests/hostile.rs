@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use wakepost_providers::{MailTls, OutgoingMail};
+
 use super::corpus::{Corpus, host};
 use super::guard::client_for;
 use super::receiver::*;
@@ -106,4 +108,50 @@ async fn every_hostile_name_passes_as_a_name_and_is_refused_by_its_address() {
         assert_eq!(error.class, SendErrorClass::Refused, "{url}");
         assert_eq!(resolver.asked(), [format!("{}:443", hostile.name)]);
     }
+}
+
+fn mail_to(host: &str) -> OutgoingMail {
+    OutgoingMail {
+        host: host.to_owned(),
+        port: 587,
+        tls: MailTls::None,
+        login: None,
+        from: "agent@example.com".to_owned(),
+        to: vec!["person@example.com".to_owned()],
+        message: Vec::new(),
+        message_id: "<1@example.com>".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn no_mail_goes_to_a_hostile_address() {
+    let allowed = "127.77.0.1";
+    let policy = AddressPolicy {
+        allow: Allow::Cidrs(vec![format!("{allowed}/32").parse().unwrap()]),
+        ..Default::default()
+    };
+    let settings = ClientSettings { policy, ..Default::default() };
+    for hostile in Corpus::read().addresses {
+        let ip = hostile.ip.to_string();
+        let mailer = Mailer::new(StubResolver::new(&[&[allowed, &ip]]), &settings).unwrap();
+        for host in [&ip, "smtp.example.com"] {
+            let refused = mailer.send(&mail_to(host), Trust::Guarded).await;
+            let why = MailFault::Unfit("the address of smtp_host is not allowed".to_owned());
+            assert_eq!(refused, Err(why), "{host}, {ip}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_mail_server_whose_name_means_something_only_inside_is_not_looked_up() {
+    let resolver = StubResolver::new(&[&["127.0.0.1"]]);
+    let mailer = Mailer::new(resolver.clone(), &ClientSettings::default()).unwrap();
+    for host in
+        ["mailhub", "mailhub.", "localhost", "LOCALHOST", "smtp.Internal", "a.local.", "2130706433"]
+    {
+        let refused = mailer.send(&mail_to(host), Trust::Guarded).await;
+        let why = MailFault::Unfit("smtp_host must name a public host".to_owned());
+        assert_eq!(refused, Err(why), "{host}");
+    }
+    assert_eq!(resolver.asked(), [""; 0]);
 }
