@@ -4,10 +4,12 @@
 //! (`packages`), started (`postgres`) and cleaned up by the library beside this program; child processes run
 //! through `process`, so that Ctrl-C reaches them first and the clean-up still happens.
 
+mod asked;
 mod commands;
 mod database;
 mod languages;
 mod own_sdks;
+mod pinned;
 mod sdk_check;
 mod tracked_files;
 

@@ -1,30 +1,19 @@
-//! A process that asks the SDKs of one language: a question per line to it, an answer per line from it.
+//! A program that asks the SDKs of one language.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use wakepost_providers::SignedRequest;
-use xtask::interrupt::{self, Interrupted};
-use xtask::process::POLL_INTERVAL;
 
 use super::sdks::Sdk;
+use crate::asked::Asked;
 
-/// How long an answer may take; the first waits for all SDKs to be loaded.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
-
-/// The process. It ends when its input does, so with us, however we end.
-pub struct Driver {
-    child: Child,
-    questions: ChildStdin,
-    answers: Receiver<std::io::Result<String>>,
-}
+/// The program.
+pub struct Driver(Asked);
 
 /// What an SDK says of a request.
 pub struct Verdict {
@@ -62,18 +51,9 @@ struct Signed {
 }
 
 impl Driver {
-    /// Starts the program.
-    pub fn start(mut program: Command) -> anyhow::Result<Driver> {
-        let mut child = program
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("starting {}", program.get_program().display()))?;
-        let questions = child.stdin.take().context("it has no input")?;
-        let lines = BufReader::new(child.stdout.take().context("it has no output")?).lines();
-        let (sender, answers) = mpsc::channel();
-        std::thread::spawn(move || lines.map(|line| sender.send(line)).all(|sent| sent.is_ok()));
-        Ok(Driver { child, questions, answers })
+    /// Starts it.
+    pub fn start(program: Command) -> anyhow::Result<Driver> {
+        Asked::start(program).map(Driver)
     }
 
     /// The SDK's version, as installed.
@@ -113,33 +93,7 @@ impl Driver {
     }
 
     fn ask(&mut self, question: &Question<'_>) -> anyhow::Result<Answer> {
-        let mut line = serde_json::to_vec(question)?;
-        line.push(b'\n');
-        self.questions.write_all(&line).context("it ended")?;
-        let line = self.line()?;
-        serde_json::from_str(&line).with_context(|| format!("it answered {line:?}"))
-    }
-
-    fn line(&mut self) -> anyhow::Result<String> {
-        let deadline = Instant::now() + ANSWER_TIME_MAX;
-        loop {
-            match self.answers.recv_timeout(POLL_INTERVAL) {
-                Ok(line) => return Ok(line?),
-                Err(RecvTimeoutError::Disconnected) => bail!("it ended"),
-                Err(RecvTimeoutError::Timeout) if interrupt::take() => bail!(Interrupted),
-                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
-                Err(RecvTimeoutError::Timeout) => {
-                    bail!("it did not answer in {} s", ANSWER_TIME_MAX.as_secs())
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.0.ask(question)
     }
 }
 
@@ -197,11 +151,5 @@ mod tests {
         assert_eq!(request.url, "https://a.example/?x");
         assert_eq!(request.headers["x-sig"], "abc");
         assert!(program("{}").sign(&SDKS[0], &mut request, "s", "1", 2).is_err());
-    }
-
-    #[test]
-    fn a_program_that_ends_is_an_error() {
-        let mut driver = Driver::start(Command::new("true")).unwrap();
-        assert!(driver.version(&SDKS[0]).is_err());
     }
 }

@@ -1,13 +1,11 @@
 //! The vendors' own SDKs beside our signature code: the same requests, put to both.
 //!
-//! `sdks` lists them and what each can do. `install` puts their packages under the target directory; `driver`
-//! holds one process per language that calls them, a line of JSON per question (the programs are in
+//! `sdks` lists them and what each can do. `driver` holds one process per language that calls them (the programs are in
 //! `xtask/sdks`). `requests` makes what is sent, `spoil` what came to harm, and `check` compares the verdicts.
 //! Nothing here talks to a vendor: every key is made up.
 
 mod check;
 mod driver;
-mod install;
 mod requests;
 mod sdks;
 mod spoil;
@@ -18,6 +16,8 @@ use wakepost_providers::registry;
 use check::Check;
 use driver::Driver;
 use sdks::{Language, SDKS, Sdk};
+
+use crate::pinned;
 
 /// What became of one SDK's cases.
 pub struct Tally {
@@ -33,8 +33,8 @@ pub struct Tally {
 
 /// Installs the SDKs and puts every case to each of them and to us.
 pub fn run() -> anyhow::Result<Vec<Tally>> {
-    let mut node = Driver::start(install::node()?)?;
-    let mut python = Driver::start(install::python()?)?;
+    let mut node = Driver::start(pinned::node("sdks/node")?)?;
+    let mut python = Driver::start(pinned::python("sdks/python")?)?;
     let mut tallies = Vec::new();
     for sdk in SDKS {
         let Some(provider) = registry::find(sdk.provider) else {

@@ -1,4 +1,5 @@
-//! Puts the SDKs under the target directory, once per list of versions.
+//! Small programs in other languages, with packages in pinned versions: put under the target directory, once per list
+//! of versions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,10 +17,10 @@ const INSTALL_TIME_MAX: Duration = Duration::from_secs(120);
 /// Written last: holds the list of versions that was installed.
 const INSTALLED: &str = "installed";
 
-/// The program that asks the SDKs for Node, ready to run.
-pub fn node() -> anyhow::Result<Command> {
+/// The Node program in this directory of `xtask`, ready to run.
+pub fn node(source: &str) -> anyhow::Result<Command> {
     languages::need_node()?;
-    let directory = prepare("node", "package-lock.json", |directory| {
+    let directory = prepare(source, "package-lock.json", |directory| {
         let mut npm = Command::new("npm");
         npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
         process::run_within(npm.current_dir(directory), INSTALL_TIME_MAX)
@@ -29,10 +30,10 @@ pub fn node() -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// The program that asks the SDKs for Python, ready to run.
-pub fn python() -> anyhow::Result<Command> {
+/// The Python program in this directory of `xtask`, ready to run.
+pub fn python(source: &str) -> anyhow::Result<Command> {
     languages::need_python()?;
-    let directory = prepare("python", "requirements.txt", |directory| {
+    let directory = prepare(source, "requirements.txt", |directory| {
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
         // The list is complete, and nothing in it has to be built. A target of their own needs no rights and
@@ -52,22 +53,22 @@ pub fn python() -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// Copies one language's programs, and installs what they need unless this very list is there already.
+/// Copies the program, and installs what it needs unless this very list is there already.
 fn prepare(
-    language: &str,
+    source: &str,
     list: &str,
     install: impl FnOnce(&Path) -> anyhow::Result<()>,
 ) -> anyhow::Result<PathBuf> {
-    let source = workspace::root().join("xtask/sdks").join(language);
-    let directory = workspace::bin_dir("sdk-check")?.join(language);
+    let directory = workspace::bin_dir("pinned")?.join(source);
+    let source = workspace::root().join("xtask").join(source);
     let list = fs::read(source.join(list)).with_context(|| format!("reading {list}"))?;
     let fresh = fs::read(directory.join(INSTALLED)).is_ok_and(|installed| installed == list);
     if !fresh && directory.exists() {
-        fs::remove_dir_all(&directory).context("removing the SDKs of another list")?;
+        fs::remove_dir_all(&directory).context("removing the packages of another list")?;
     }
     copy(&source, &directory).with_context(|| format!("copying {}", source.display()))?;
     if !fresh {
-        eprintln!("installing the SDKs for {language}");
+        eprintln!("installing the packages that {} needs", source.display());
         install(&directory)?;
         fs::write(directory.join(INSTALLED), list)?;
     }
