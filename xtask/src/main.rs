@@ -4,6 +4,7 @@
 //! (`packages`), started (`postgres`) and cleaned up by the library beside this program; child processes run
 //! through `process`, so that Ctrl-C reaches them first and the clean-up still happens.
 
+mod address_check;
 mod asked;
 mod commands;
 mod database;

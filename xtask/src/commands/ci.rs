@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use xtask::process::{self, cargo, cargo_has};
 
+use super::addresses::Addresses;
 use super::crash::Crash;
 use super::powercut::Powercut;
 use super::sdk_check::SdkCheck;
@@ -37,6 +38,7 @@ const STEPS: &[Step] = &[
     Step { name: "documentation", run: documentation },
     Step { name: "vendors' SDKs", run: SdkCheck::check },
     Step { name: "tests", run: tests },
+    Step { name: "addresses", run: Addresses::short },
     Step { name: "our SDKs", run: own_sdks::test },
     Step { name: "crashes", run: Crash::short },
     Step { name: "replay storm", run: Storm::short },

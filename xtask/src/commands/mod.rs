@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod addresses;
 mod bench;
 mod ci;
 mod crash;
@@ -19,6 +20,7 @@ pub enum Command {
     Powercut(powercut::Powercut),
     Storm(storm::Storm),
     Bench(bench::Bench),
+    Addresses(addresses::Addresses),
     SdkCheck(sdk_check::SdkCheck),
     SdkKills(sdk_kills::SdkKills),
     Postgres(postgres::Postgres),
@@ -34,6 +36,7 @@ impl Command {
             Self::Powercut(command) => command.run(),
             Self::Storm(command) => command.run(),
             Self::Bench(command) => command.run(),
+            Self::Addresses(command) => command.run(),
             Self::SdkCheck(command) => command.run(),
             Self::SdkKills(command) => command.run(),
             Self::Postgres(command) => command.run(),

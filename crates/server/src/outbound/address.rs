@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::{Ipv4Net, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Why a guarded request may not connect to this address; `None` if it may.
 ///
@@ -13,6 +13,16 @@ pub fn refusal(ip: IpAddr) -> Option<&'static str> {
         IpAddr::V4(ip) => refusal_v4(ip),
         IpAddr::V6(ip) => refusal_v6(ip),
     }
+}
+
+/// The networks that [`refusal`] goes by, for whoever tries it at their edges.
+pub fn networks() -> impl Iterator<Item = IpNet> {
+    let metadata_v4 = METADATA_V4.iter().map(|ip| IpNet::from(IpAddr::V4(*ip)));
+    let metadata_v6 = METADATA_V6.iter().map(|ip| IpNet::from(IpAddr::V6(*ip)));
+    let refused_v4 = REFUSED_V4.iter().map(|(net, _)| IpNet::V4(*net));
+    let refused_v6 = REFUSED_V6.iter().map(|(net, _)| IpNet::V6(*net));
+    let all = metadata_v4.chain(metadata_v6).chain(refused_v4).chain(refused_v6);
+    all.chain([IpNet::V6(GLOBAL_V6)])
 }
 
 fn refusal_v4(ip: Ipv4Addr) -> Option<&'static str> {
