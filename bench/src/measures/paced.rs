@@ -38,9 +38,20 @@ async fn one_round(bench: &Bench, gateways: &[Gateway], round: u32) -> anyhow::R
     for gateway in gateways {
         let next = || anyhow::Ok(load(bench, gateway.events()?, ACCEPTED, CONNECTIONS));
         let full = window(bench, gateway, closed(next()?)).await?;
+        rest(bench).await?;
         let half = window(bench, gateway, paced(next()?, full.rate / 2.0)).await?;
         half.print(round, &format!("ingest {} at half its rate", gateway.kind));
         seen.push(half);
     }
     Ok(seen)
+}
+
+/// The window before stored as much as it could, and what it left to be written is not this rate's doing.
+async fn rest(bench: &Bench) -> anyhow::Result<()> {
+    if let Some(postgres) = &bench.postgres {
+        postgres.rest().await?;
+    }
+    let synced = tokio::process::Command::new("sync").status().await?;
+    anyhow::ensure!(synced.success(), "sync failed");
+    Ok(())
 }

@@ -92,6 +92,11 @@ impl Postgres {
         Ok(())
     }
 
+    /// Writes everything that it still has to write.
+    pub async fn rest(&self) -> anyhow::Result<()> {
+        Ok(self.client.batch_execute("CHECKPOINT").await?)
+    }
+
     /// Runs a statement in a database.
     pub async fn run(&self, name: &str, statement: &str) -> anyhow::Result<()> {
         let mut url = self.url.clone();
