@@ -20,6 +20,9 @@ pub enum Role {
     Operator = 3,
     /// Everything, keys and tenants included.
     Admin = 4,
+    /// Looks after the webhooks of one tenant. Only portal links have it: no key is made with it.
+    #[serde(skip_deserializing)]
+    Subscriber = 5,
 }
 
 /// A thing that a role may or may not do.
@@ -35,12 +38,14 @@ pub enum Right {
     Operate,
     /// Create, change and delete sources and the like.
     Configure,
+    /// Look after webhooks and their deliveries.
+    Subscribe,
     /// Keys, tenants, audit, administration.
     Administer,
 }
 
 impl Role {
-    /// All roles.
+    /// All roles that a key may have.
     pub const ALL: [Role; 5] =
         [Role::Viewer, Role::Publisher, Role::Worker, Role::Operator, Role::Admin];
 
@@ -48,9 +53,10 @@ impl Role {
     pub fn may(self, right: Right) -> bool {
         match right {
             Right::Read => matches!(self, Role::Viewer | Role::Operator | Role::Admin),
-            Right::Create => self != Role::Viewer,
+            Right::Create => !matches!(self, Role::Viewer | Role::Subscriber),
             Right::Work => matches!(self, Role::Worker | Role::Admin),
             Right::Operate | Right::Configure => matches!(self, Role::Operator | Role::Admin),
+            Right::Subscribe => matches!(self, Role::Operator | Role::Admin | Role::Subscriber),
             Right::Administer => self == Role::Admin,
         }
     }
@@ -97,12 +103,25 @@ mod tests {
     fn each_role_has_its_rights_and_no_others() {
         use Right::*;
         let rights = |role: Role| {
-            [Read, Create, Work, Operate, Configure, Administer].map(|right| role.may(right))
+            [Read, Create, Work, Operate, Configure, Subscribe, Administer]
+                .map(|right| role.may(right))
         };
-        assert_eq!(rights(Role::Viewer), [true, false, false, false, false, false]);
-        assert_eq!(rights(Role::Publisher), [false, true, false, false, false, false]);
-        assert_eq!(rights(Role::Worker), [false, true, true, false, false, false]);
-        assert_eq!(rights(Role::Operator), [true, true, false, true, true, false]);
-        assert_eq!(rights(Role::Admin), [true; 6]);
+        assert_eq!(rights(Role::Viewer), [true, false, false, false, false, false, false]);
+        assert_eq!(rights(Role::Publisher), [false, true, false, false, false, false, false]);
+        assert_eq!(rights(Role::Worker), [false, true, true, false, false, false, false]);
+        assert_eq!(rights(Role::Operator), [true, true, false, true, true, true, false]);
+        assert_eq!(rights(Role::Admin), [true; 7]);
+        assert_eq!(rights(Role::Subscriber), [false, false, false, false, false, true, false]);
+    }
+
+    #[test]
+    fn no_key_is_made_or_read_as_a_subscribers() {
+        assert!(serde_json::from_str::<Role>("\"subscriber\"").is_err());
+        assert_eq!(Role::from_code(Role::Subscriber as i16), None);
+        for role in Role::ALL {
+            let text = serde_json::to_string(&role).unwrap();
+            assert_eq!(serde_json::from_str::<Role>(&text).unwrap(), role);
+            assert_eq!(Role::from_code(role as i16), Some(role));
+        }
     }
 }

@@ -19,12 +19,14 @@ pub enum Route {
     Unmapped = 2,
     /// An earlier event's job, which it joined.
     Joined = 3,
+    /// Deliveries, one for each webhook that wants it: it was published, not received.
+    Published = 4,
 }
 
 impl Route {
     /// From storage.
     pub fn from_code(code: i16) -> Option<Route> {
-        [Route::Job, Route::Ignored, Route::Unmapped, Route::Joined]
+        [Route::Job, Route::Ignored, Route::Unmapped, Route::Joined, Route::Published]
             .into_iter()
             .find(|route| *route as i16 == code)
     }
@@ -105,6 +107,8 @@ pub fn status(route: Route, work: impl IntoIterator<Item = State>) -> &'static s
         (None, Route::Ignored) => "ignored",
         // The work's history is kept for less long than the event.
         (None, Route::Job | Route::Joined) => State::Succeeded.as_str(),
+        // Nobody subscribed to it, or all of it is done.
+        (None, Route::Published) => State::Succeeded.as_str(),
     }
 }
 

@@ -208,6 +208,10 @@ id!(
     /// One schedule.
     ScheduleId, "sch"
 );
+id!(
+    /// One subscription.
+    WebhookId, "wh"
+);
 
 /// One durable thing to do. Its text needs the kind, which gives the prefix: `job_…`, `dlv_…`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,10 +10,12 @@ pub mod approval;
 pub mod backoff;
 pub mod budget;
 pub mod callback;
+pub mod circuit;
 pub mod cron;
 pub mod effect;
 pub mod envelope;
 pub mod event;
+pub mod event_type;
 pub mod executor;
 pub mod fair;
 pub mod id;
@@ -21,6 +23,7 @@ pub mod lane;
 pub mod lease;
 pub mod limits;
 pub mod ports;
+pub mod publication;
 pub mod rate;
 pub mod receipt;
 pub mod run;
@@ -31,10 +34,12 @@ pub mod tenant;
 pub mod thread;
 pub mod time;
 pub mod transition;
+pub mod webhook;
 pub mod work;
 
 pub use id::{
-    AuditId, EventId, KeyId, OperationId, ReceiptId, RunId, ScheduleId, SourceId, Ulid, WorkId,
+    AuditId, EventId, KeyId, OperationId, ReceiptId, RunId, ScheduleId, SourceId, Ulid, WebhookId,
+    WorkId,
 };
 pub use tenant::TenantId;
 pub use time::Timestamp;

@@ -48,10 +48,18 @@ pub const PAGE_DEFAULT: u32 = 50;
 pub const PAGE_MAX: u32 = 500;
 /// The most attempts a policy may ask for.
 pub const ATTEMPTS_MAX: u32 = 100;
+/// The most webhooks that a tenant may be allowed.
+pub const WEBHOOKS_PER_TENANT_MAX: u32 = 1000;
 /// How long after asking a running job to stop it is cancelled for it.
 pub const CANCEL_PATIENCE: Duration = Duration::from_secs(30);
 /// How many may listen to the inbox of one node at once.
 pub const STREAMS_MAX: usize = 100;
+/// For how many seconds a portal link may be good, at least …
+pub const PORTAL_LINK_S_MIN: u64 = 60;
+/// … and at most.
+pub const PORTAL_LINK_S_MAX: u64 = 7 * 24 * 3600;
+/// How many may fetch a whole event by its link from one node at once.
+pub const LINKS_AT_ONCE_MAX: usize = 16;
 /// Requests that a tenant may keep as fixtures.
 pub const FIXTURES_PER_TENANT_MAX: i64 = 200;
 /// Schedules that a tenant may have.

@@ -56,6 +56,15 @@ pub struct TenantSettings {
     /// How long a failed job waits, attempt by attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_s: Option<Vec<u64>>,
+    /// Whether only events of registered types may be published.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict_types: Option<bool>,
+    /// How many webhooks it may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_webhooks: Option<u32>,
+    /// How long each attempt at a delivery waits, the first one included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_s: Option<Vec<u64>>,
 }
 
 impl TenantSettings {

@@ -65,6 +65,8 @@ pub enum Ending {
     },
     /// The lease ran out.
     Expired,
+    /// It was only tried to see whether its receiver is back, which it is not: that counts towards nothing.
+    ProbeFailed,
     /// The worker gives it back untouched, as at shutdown.
     HandedBack,
     /// An operator must decide first.
@@ -124,6 +126,9 @@ pub fn settle(
         },
         Ending::Expired if out_of_attempts => at(State::DeadLetter, RunOutcome::LeaseExpired),
         Ending::Expired => at(State::Retrying, RunOutcome::LeaseExpired),
+        Ending::ProbeFailed => {
+            Settlement { give_back: true, ..at(State::Retrying, RunOutcome::Failed) }
+        }
         Ending::HandedBack => {
             Settlement { give_back: true, ..at(State::Pending, RunOutcome::HandedBack) }
         }
