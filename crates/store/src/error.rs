@@ -28,6 +28,10 @@ pub enum StoreError {
     /// Something with that name is there already.
     #[error("{0}")]
     Exists(String),
+    /// The publication with this place in its batch has the key of an earlier one and says something else. Nothing was
+    /// written.
+    #[error("another event was published under this key")]
+    Mismatch(usize),
     /// A bound was reached.
     #[error("{0}")]
     Limit(String),

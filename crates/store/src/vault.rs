@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use wakepost_domain::ports::Entropy;
-use wakepost_domain::{EventId, ScheduleId, SourceId, TenantId, Ulid, WorkId};
+use wakepost_domain::{EventId, RunId, ScheduleId, SourceId, TenantId, Ulid, WebhookId, WorkId};
 use zeroize::Zeroizing;
 
 use crate::error::{Result, StoreError};
@@ -81,6 +81,10 @@ pub enum Slot<'a> {
     Fixture(Ulid),
     /// What the jobs of a schedule get.
     ScheduleInput(ScheduleId),
+    /// Secrets of a webhook.
+    WebhookSecrets(WebhookId),
+    /// How exactly a run went.
+    RunDetail(RunId),
 }
 
 impl Slot<'_> {
@@ -99,6 +103,8 @@ impl Slot<'_> {
             Slot::Registration(id) => (11, id.to_bytes(), ""),
             Slot::Position(id) => (12, id.to_bytes(), ""),
             Slot::ScheduleInput(id) => (20, id.to_bytes(), ""),
+            Slot::WebhookSecrets(id) => (21, id.to_bytes(), ""),
+            Slot::RunDetail(id) => (22, id.to_bytes(), ""),
         };
         let mut bound = Vec::with_capacity(21 + key.len());
         bound.push(tag);

@@ -100,7 +100,8 @@ CREATE TABLE lanes (
   priority smallint NOT NULL,
   origin uuid,
   name text NOT NULL,
-  executor text
+  executor text,
+  shut_until bigint NOT NULL DEFAULT 0 -- until then nothing of it is handed out
 );
 CREATE INDEX lanes_by_tenant ON lanes (tenant);
 
@@ -112,7 +113,7 @@ CREATE TABLE events (
   source uuid NOT NULL,
   type text NOT NULL,
   dedup_key text NOT NULL,
-  route smallint NOT NULL,           -- 0 job, 1 ignored, 2 unmapped, 3 joined
+  route smallint NOT NULL,           -- 0 job, 1 ignored, 2 unmapped, 3 joined, 4 published
   verified boolean NOT NULL,
   subject text,
   occurred_at bigint,
@@ -129,6 +130,8 @@ CREATE TABLE events (
 CREATE TABLE events_rest PARTITION OF events DEFAULT;
 -- Only events that share a body with others.
 CREATE INDEX events_sharing ON events (body_id) WHERE body_id IS NOT NULL;
+-- Only what was published: lists of that look past what was received.
+CREATE INDEX events_published ON events (tenant, id) WHERE route = 4;
 CREATE INDEX events_by_thread ON events (tenant, thread, id) WHERE thread IS NOT NULL;
 
 CREATE TABLE bodies (
@@ -209,7 +212,9 @@ CREATE INDEX work_coalescing ON work (coalesce_key) WHERE coalesce_key IS NOT NU
 CREATE INDEX work_cancelling ON work (cancel_key) WHERE cancel_key IS NOT NULL;
 CREATE INDEX work_running ON work (lease_expires_at) WHERE state = 5;
 CREATE INDEX work_stopping ON work (cancel_at) WHERE cancel_at IS NOT NULL;
--- Only items after an event's first, and only replays: the usual item is in neither.
+-- The deliveries of a webhook.
+CREATE INDEX work_deliveries ON work (lane, id) WHERE kind = 1;
+-- Only deliveries and items after an event's first, and only replays: the usual item is in neither.
 CREATE INDEX work_again ON work (event_id) WHERE event_id <> id;
 CREATE INDEX work_shared ON work (scope) WHERE scope <> id;
 
@@ -238,7 +243,9 @@ CREATE TABLE work_done (
   PRIMARY KEY (tenant, id)
 ) PARTITION BY RANGE (id);
 CREATE TABLE work_done_rest PARTITION OF work_done DEFAULT;
--- Only items after an event's first, and only replays: the usual item is in neither.
+-- The deliveries of a webhook; with their states, which are counted.
+CREATE INDEX work_done_deliveries ON work_done (lane, id) INCLUDE (state) WHERE kind = 1;
+-- Only deliveries and items after an event's first, and only replays: the usual item is in neither.
 CREATE INDEX work_done_again ON work_done (event_id) WHERE event_id <> id;
 CREATE INDEX work_done_shared ON work_done (scope) WHERE scope <> id;
 CREATE INDEX work_done_dead ON work_done (tenant, id) WHERE state = 8;
@@ -283,9 +290,13 @@ CREATE TABLE attempts (
   ended_at bigint NOT NULL,
   outcome smallint NOT NULL,
   error text,
+  detail bytea,                      -- sealed: how exactly it went
   PRIMARY KEY (work_id, fence)
 ) PARTITION BY RANGE (work_id);
 CREATE TABLE attempts_rest PARTITION OF attempts DEFAULT;
+-- Sealed bytes do not compress.
+ALTER TABLE attempts ALTER detail SET STORAGE EXTERNAL;
+ALTER TABLE attempts_rest ALTER detail SET STORAGE EXTERNAL;
 
 CREATE TABLE job_state (
   work_id uuid PRIMARY KEY,
@@ -378,6 +389,87 @@ CREATE TABLE schedules (
 );
 CREATE INDEX schedules_by_tenant ON schedules (tenant, id);
 CREATE INDEX schedules_due ON schedules (next_at) WHERE next_at IS NOT NULL;
+
+-- Who subscribed to what is published, and how they are told.
+CREATE TABLE webhooks (
+  id uuid PRIMARY KEY,
+  tenant int NOT NULL,
+  lane bigint NOT NULL,              -- where its deliveries wait; until when that is shut is in its row
+  config text NOT NULL,              -- JSON, as are circuit and notices
+  secrets bytea NOT NULL,            -- sealed
+  circuit text NOT NULL,             -- how its receiver does
+  notices text NOT NULL,             -- what its owner has to hear of
+  due_at bigint,                     -- when somebody must look at it next
+  signs_publicly boolean NOT NULL,   -- whether everybody may know what verifies its deliveries
+  version bigint NOT NULL            -- how often it was changed
+);
+CREATE INDEX webhooks_by_tenant ON webhooks (tenant, id);
+CREATE INDEX webhooks_due ON webhooks (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX webhooks_signing ON webhooks (id) WHERE signs_publicly;
+
+-- The catalogue of what is published.
+CREATE TABLE event_types (
+  tenant int NOT NULL,
+  name text NOT NULL,
+  spec text NOT NULL,                -- JSON
+  PRIMARY KEY (tenant, name)
+);
+
+-- Differs from SQLite: what users publish within transactions of their own, until it is in the ledger. Numbers of what
+-- is not committed yet are missing here and come later: whoever reads looks at all that is there.
+CREATE TABLE outbox (
+  number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  event uuid NOT NULL,
+  tenant text NOT NULL,              -- by slug
+  type text NOT NULL,
+  data text NOT NULL,                -- JSON
+  dedup_key text,
+  refused text                       -- why it cannot be published; null: it waits
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+        autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX outbox_waiting ON outbox (number) WHERE refused IS NULL;
+CREATE INDEX outbox_refused ON outbox (event) WHERE refused IS NOT NULL;
+
+-- Publishes an event with the transaction it is called in; answers its id. What can be seen to be wrong here fails the
+-- caller; the rest is found out when it is picked up. It tells nobody: at commit, a NOTIFY would make all writers of the
+-- server wait for each other.
+CREATE FUNCTION wakepost_publish(tenant text, type text, data jsonb, dedup_key text DEFAULT NULL) RETURNS text
+  LANGUAGE plpgsql SECURITY DEFINER AS
+  $$ DECLARE
+    chance text := replace(gen_random_uuid()::text, '-', '');
+    -- The 80 bits of it that are chance: six others are not.
+    event uuid := (lpad(to_hex(wakepost_now()), 12, '0') || left(chance, 8) || right(chance, 12))::uuid;
+  BEGIN
+    IF $1 IS NULL OR $2 IS NULL OR $3 IS NULL THEN
+      RAISE EXCEPTION 'tenant, type and data must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    IF $2 !~ '^[a-z][a-z0-9_]*([.][a-z][a-z0-9_]*)+$' OR length($2) > 128 THEN
+      RAISE EXCEPTION 'type must be lower-case words joined by dots, as in order.created'
+        USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF split_part($2, '.', 1) IN ('webhook', 'delivery', 'job', 'alert') THEN
+      RAISE EXCEPTION 'types that begin with %. are published by the gateway alone', split_part($2, '.', 1)
+        USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF octet_length($3::text) > 1048576 THEN
+      RAISE EXCEPTION 'data must be at most 1 MiB' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF length($4) NOT BETWEEN 1 AND 500 THEN
+      RAISE EXCEPTION 'dedup_key must have 1 to 500 characters' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF NOT EXISTS (SELECT 1 FROM tenants t WHERE t.slug = $1) THEN
+      RAISE EXCEPTION 'there is no tenant %', $1 USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO outbox (event, tenant, type, data, dedup_key) VALUES (event, $1, $2, $3::text, $4);
+    RETURN 'evt_' || wakepost_id_text(event);
+  END $$;
+-- It acts as its owner: everybody else needs the right to call it, and no right to any table. The temporary schema comes
+-- last, or a caller's own table could stand in for ours.
+REVOKE EXECUTE ON FUNCTION wakepost_publish(text, text, jsonb, text) FROM PUBLIC;
+DO $$ BEGIN
+  EXECUTE format('ALTER FUNCTION wakepost_publish(text, text, jsonb, text)
+                  SET search_path = pg_catalog, %I, pg_temp', current_schema());
+END $$;
 
 -- Bulk work: what was asked for, and how far it is. It goes from the newest item to the oldest.
 CREATE TABLE operations (

@@ -74,7 +74,8 @@ CREATE TABLE lanes (
   priority INTEGER NOT NULL,
   origin BLOB,
   name TEXT NOT NULL,
-  executor TEXT
+  executor TEXT,
+  shut_until INTEGER NOT NULL DEFAULT 0 -- until then nothing of it is handed out
 ) STRICT;
 CREATE INDEX lanes_by_tenant ON lanes (tenant);
 
@@ -85,7 +86,7 @@ CREATE TABLE events (
   source BLOB NOT NULL,
   type TEXT NOT NULL,
   dedup_key TEXT NOT NULL,
-  route INTEGER NOT NULL,            -- 0 job, 1 ignored, 2 unmapped, 3 joined
+  route INTEGER NOT NULL,            -- 0 job, 1 ignored, 2 unmapped, 3 joined, 4 published
   verified INTEGER NOT NULL,
   subject TEXT,
   occurred_at INTEGER,
@@ -101,6 +102,8 @@ CREATE TABLE events (
 ) STRICT, WITHOUT ROWID;
 -- Only events that share a body with others.
 CREATE INDEX events_sharing ON events (body_id) WHERE body_id IS NOT NULL;
+-- Only what was published: lists of that look past what was received.
+CREATE INDEX events_published ON events (tenant, id) WHERE route = 4;
 CREATE INDEX events_by_thread ON events (tenant, thread, id) WHERE thread IS NOT NULL;
 
 -- Apart from events: kept for less long. An ordinary table, since rows are large and arrive in order.
@@ -177,7 +180,9 @@ CREATE INDEX work_coalescing ON work (coalesce_key) WHERE coalesce_key IS NOT NU
 CREATE INDEX work_cancelling ON work (cancel_key) WHERE cancel_key IS NOT NULL;
 CREATE INDEX work_running ON work (lease_expires_at) WHERE state = 5;
 CREATE INDEX work_stopping ON work (cancel_at) WHERE cancel_at IS NOT NULL;
--- Only items after an event's first, and only replays: the usual item is in neither.
+-- The deliveries of a webhook.
+CREATE INDEX work_deliveries ON work (lane, id) WHERE kind = 1;
+-- Only items after an event's first, deliveries, and only replays: the usual item is in neither.
 CREATE INDEX work_again ON work (event_id) WHERE event_id <> id;
 CREATE INDEX work_shared ON work (scope) WHERE scope <> id;
 
@@ -205,7 +210,9 @@ CREATE TABLE work_done (
   purged_by BLOB,                    -- the operation that purged it: its row is all that is left
   PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
--- Only items after an event's first, and only replays: the usual item is in neither.
+-- The deliveries of a webhook; with their states, which are counted.
+CREATE INDEX work_done_deliveries ON work_done (lane, id, state) WHERE kind = 1;
+-- Only items after an event's first, deliveries, and only replays: the usual item is in neither.
 CREATE INDEX work_done_again ON work_done (event_id) WHERE event_id <> id;
 CREATE INDEX work_done_shared ON work_done (scope) WHERE scope <> id;
 CREATE INDEX work_done_dead ON work_done (tenant, id) WHERE state = 8;
@@ -250,6 +257,7 @@ CREATE TABLE attempts (
   ended_at INTEGER NOT NULL,
   outcome INTEGER NOT NULL,
   error TEXT,
+  detail BLOB,                       -- sealed: how exactly it went
   PRIMARY KEY (work_id, fence)
 ) STRICT, WITHOUT ROWID;
 
@@ -342,6 +350,31 @@ CREATE TABLE schedules (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX schedules_by_tenant ON schedules (tenant, id);
 CREATE INDEX schedules_due ON schedules (next_at) WHERE next_at IS NOT NULL;
+
+-- Who subscribed to what is published, and how they are told.
+CREATE TABLE webhooks (
+  id BLOB PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  lane INTEGER NOT NULL,              -- where its deliveries wait; until when that is shut is in its row
+  config TEXT NOT NULL,               -- JSON, as are circuit and notices
+  secrets BLOB NOT NULL,              -- sealed
+  circuit TEXT NOT NULL,              -- how its receiver does
+  notices TEXT NOT NULL,              -- what its owner has to hear of
+  due_at INTEGER,                     -- when somebody must look at it next
+  signs_publicly INTEGER NOT NULL,    -- whether everybody may know what verifies its deliveries
+  version INTEGER NOT NULL            -- how often it was changed
+) STRICT, WITHOUT ROWID;
+CREATE INDEX webhooks_by_tenant ON webhooks (tenant, id);
+CREATE INDEX webhooks_due ON webhooks (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX webhooks_signing ON webhooks (id) WHERE signs_publicly = 1;
+
+-- The catalogue of what is published.
+CREATE TABLE event_types (
+  tenant INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  spec TEXT NOT NULL,                 -- JSON
+  PRIMARY KEY (tenant, name)
+) STRICT, WITHOUT ROWID;
 
 -- Bulk work: what was asked for, and how far it is. It goes from the newest item to the oldest.
 CREATE TABLE operations (

@@ -91,6 +91,7 @@ impl EventDraft {
             dedup_until: id.0.time().after(MONTH),
             content: Some(sealed("{}")),
             job: None,
+            deliveries: Vec::new(),
             receipt,
             retry: None,
             our_fault: None,

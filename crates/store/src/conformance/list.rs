@@ -470,6 +470,72 @@ macro_rules! conformance_list {
                 an_expired_key_stays_as_long_as_its_body,
                 effects_stay_as_long_as_anything_shares_them,
             ]
+            publishing: [
+                a_published_event_is_stored_with_its_body,
+                an_event_makes_one_delivery_for_each_webhook,
+                what_nobody_wants_is_kept_and_makes_nothing,
+                one_for_later_waits_until_then,
+                a_repeat_returns_the_first_and_is_only_counted,
+                something_else_under_a_key_is_refused_and_changes_nothing,
+                publications_are_stored_all_or_none,
+                copies_in_one_call_are_duplicates_of_its_first,
+                the_very_same_publication_again_is_new_and_stored_once,
+                what_has_no_key_is_no_duplicate,
+                of_many_copies_at_once_one_is_published,
+                calls_with_the_same_keys_in_another_order_never_block_each_other,
+                a_publications_key_blocks_for_its_whole_window,
+                a_key_whose_event_is_gone_still_blocks,
+                a_key_of_two_tenants_or_of_a_source_never_mixes,
+                lists_show_what_was_received_or_what_was_published,
+                a_published_events_status_is_that_of_its_deliveries,
+                a_published_event_gets_no_job_by_a_replay,
+                what_was_published_goes_when_its_time_is_over,
+            ]
+            shutting: [
+                a_shut_lane_hands_out_nothing_until_its_time_is_over,
+                a_lane_that_is_opened_hands_out_at_once,
+                a_timer_that_falls_due_in_a_shut_lane_waits,
+                a_shut_lane_holds_no_other_up_and_counts_towards_no_bound,
+                a_run_that_began_before_its_lane_was_shut_ends_as_always,
+            ]
+            delivering: [
+                a_failed_probe_gives_the_attempt_back_and_is_kept,
+                how_a_run_went_is_kept_unless_it_succeeded,
+                what_shares_an_order_key_goes_to_each_webhook_in_order,
+                ordered_events_from_two_nodes_at_once_have_one_head,
+                a_delivery_is_replayed_in_its_lane_and_its_order,
+                a_delivery_is_cancelled_and_rescued_like_any_work,
+                what_waits_ends_and_what_runs_goes_on,
+                what_waits_ends_oldest_first_and_leaves_nothing_behind,
+                what_waits_can_only_be_given_up_or_cancelled,
+                of_what_is_claimed_and_ended_at_once_each_comes_to_one_end,
+            ]
+            backfilling: [
+                deliveries_of_a_webhook_are_listed_newest_first,
+                deliveries_are_counted_by_where_they_stand,
+                a_backfill_makes_exactly_what_is_missing,
+                a_backfill_is_of_published_events_that_are_there,
+                a_backfill_keeps_to_order_keys,
+                backfills_at_once_make_each_delivery_once,
+                dead_letters_are_found_by_their_lane,
+                retention_keeps_what_deliveries_need,
+                a_dead_delivery_keeps_its_body_until_it_is_dealt_with,
+            ]
+            conserving: [
+                no_delivery_is_lost_or_made_twice_whatever_is_done,
+            ]
+            subscribing: [
+                a_webhook_is_kept_as_it_was_made,
+                a_webhook_is_made_once_under_an_idempotency_key,
+                a_tenant_has_so_many_webhooks_and_no_more,
+                a_webhook_changes_only_from_what_was_seen,
+                of_many_changes_of_a_webhook_at_once_one_happens,
+                a_deleted_webhook_is_gone_and_its_deliveries_stay,
+                a_webhook_is_due_from_its_moment_on,
+                types_are_kept_as_they_were_registered,
+                a_type_is_registered_once_under_an_idempotency_key,
+                a_tenant_has_so_many_types_and_no_more,
+            ]
         }
     };
 }

@@ -27,8 +27,12 @@ pub async fn success_ends_an_item_and_keeps_its_result(harness: &impl Harness) {
     let claimed = world.running(&inbox).await;
     let (ticket, work) = (claimed.ticket, claimed.ticket.work);
     world.advance_s(30).await;
-    let evidence =
-        Evidence { result: Some(sealed("42")), reply: Some(sealed("It is 42.")), cost: Some(0.75) };
+    let evidence = Evidence {
+        result: Some(sealed("42")),
+        reply: Some(sealed("It is 42.")),
+        cost: Some(0.75),
+        detail: None,
+    };
     let settled = world.settle(Settle { evidence, ..end(&ticket, Ending::Succeeded) }).await;
     let now = world.now().await;
     let expected = Settled {

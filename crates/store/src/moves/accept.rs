@@ -10,8 +10,9 @@ use wakepost_domain::limits::CANCEL_ON_PER_SUBJECT_MAX;
 use wakepost_domain::receipt::{Evidence, OurFault, Verdict};
 use wakepost_domain::sequence::NO_NUMBER;
 use wakepost_domain::thread::{Quiet, ThreadPolicy};
+use wakepost_domain::webhook::delivery_id;
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, WorkId};
+use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, WebhookId, WorkId};
 
 use super::work::{Lineage, NewWork, WorkMeta};
 use crate::error::{Result, StoreError};
@@ -41,6 +42,11 @@ impl OrderKey {
     /// The key of what a source sent.
     pub fn of_source(tenant: TenantId, source: SourceId, key: &[u8]) -> OrderKey {
         OrderKey(hash(tenant, b"order", &source.to_bytes(), key))
+    }
+
+    /// The key of what goes to one webhook in order.
+    pub fn of_webhook(tenant: TenantId, webhook: WebhookId, key: &[u8]) -> OrderKey {
+        OrderKey(hash(tenant, b"webhook", &webhook.to_bytes(), key))
     }
 
     /// The key of a conversation's jobs, which is also what the thread is known by.
@@ -99,6 +105,11 @@ impl DedupKey {
     pub fn of_job(tenant: TenantId, key: &[u8]) -> DedupKey {
         DedupKey(hash(tenant, b"job", &[], key))
     }
+
+    /// The key of a published event. `room` keeps keys that come in different ways apart.
+    pub fn of_publication(tenant: TenantId, room: &[u8], key: &[u8]) -> DedupKey {
+        DedupKey(hash(tenant, b"publication", room, key))
+    }
 }
 
 fn hash(tenant: TenantId, room: &[u8], source: &[u8], key: &[u8]) -> [u8; 16] {
@@ -114,7 +125,15 @@ fn hash(tenant: TenantId, room: &[u8], source: &[u8], key: &[u8]) -> [u8; 16] {
     short
 }
 
-/// A verified request, ready to be stored.
+/// The id of an event's delivery to a webhook.
+pub fn delivery_of(event: EventId, webhook: WebhookId) -> WorkId {
+    let mut hash = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    hash.update(b"delivery");
+    hash.update(&webhook.to_bytes());
+    delivery_id(event, hash.finish().as_ref()[..10].try_into().expect("SHA-256 has 32 bytes"))
+}
+
+/// A verified request, or a publication, ready to be stored.
 #[derive(Debug, Clone)]
 pub struct NewEvent {
     /// The event's columns. Its id carries the time it was received.
@@ -125,8 +144,10 @@ pub struct NewEvent {
     pub dedup_until: Timestamp,
     /// Headers and body, exactly as received; none where the event is a part of a shared body.
     pub content: Option<Sealed>,
-    /// The job it makes; none if it is ignored or unmapped.
+    /// The job it makes; none if it is ignored, unmapped or published.
     pub job: Option<NewJob>,
+    /// The deliveries it makes, if it was published.
+    pub deliveries: Vec<NewDelivery>,
     /// The receipt in case it turns out to be a duplicate.
     pub receipt: NewReceipt,
     /// What the provider's retry header said, in that case.
@@ -234,6 +255,50 @@ impl NewJob {
         let thread = self.thread.as_ref().filter(|thread| thread.policy != ThreadPolicy::Off);
         let of_thread = thread.map(|thread| thread.key);
         self.order.as_ref().map(|order| order.key).or(of_thread)
+    }
+}
+
+/// A published event on its way to one webhook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewDelivery {
+    /// Its id, which follows from the event and the webhook: no event makes two.
+    pub id: WorkId,
+    /// The webhook's lane.
+    pub lane: LaneId,
+    /// When it may start, if not at once.
+    pub run_at: Option<Timestamp>,
+    /// How often it may be tried.
+    pub max_attempts: i32,
+    /// What it goes in order with, and that in the publisher's words.
+    pub order: Option<(OrderKey, String)>,
+    /// The job that published the event.
+    pub parent_id: Option<String>,
+}
+
+impl NewDelivery {
+    /// Its item.
+    pub(crate) fn work(
+        &self,
+        tenant: TenantId,
+        event: EventId,
+        subject: Option<String>,
+    ) -> NewWork {
+        let (order, order_key) = self.order.clone().unzip();
+        NewWork {
+            id: self.id,
+            tenant,
+            kind: WorkKind::Delivery,
+            lane: self.lane,
+            run_at: self.run_at,
+            max_attempts: self.max_attempts,
+            event: Some(event),
+            scope: None,
+            subject,
+            order,
+            meta: WorkMeta { order_key, parent_id: self.parent_id.clone(), ..WorkMeta::default() },
+            input: None,
+            dedup: None,
+        }
     }
 }
 
@@ -382,6 +447,11 @@ pub trait Ledger {
         body: SharedBody,
         events: Vec<NewEvent>,
     ) -> Result<Vec<Accepted>>;
+
+    /// Stores published events with their deliveries, all or none. A repeat (its dedup key is taken, its payload has the
+    /// same hash) stores nothing and is only counted; one that says something else under the key fails all of them with
+    /// `Mismatch`.
+    async fn publish(&self, events: Vec<NewEvent>) -> Result<Vec<Accepted>>;
 
     /// Keeps receipts of rejected requests, the latest few hundred of each source.
     async fn keep_rejections(&self, batch: Vec<NewReceipt>) -> Result<()>;

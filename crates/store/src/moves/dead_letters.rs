@@ -1,6 +1,7 @@
 //! Dead letters: what was given up after the last try, until it is replayed or purged.
 
 use async_trait::async_trait;
+use wakepost_domain::lane::LaneId;
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, OperationId, SourceId, TenantId, Timestamp, Ulid, WorkId};
 
@@ -14,6 +15,8 @@ pub struct DeadFilter {
     pub kind: Option<WorkKind>,
     /// Of this source.
     pub source: Option<SourceId>,
+    /// Of this lane.
+    pub lane: Option<LaneId>,
     /// Not given up before.
     pub since: Option<Timestamp>,
     /// Given up before.

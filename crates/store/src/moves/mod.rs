@@ -15,12 +15,13 @@ mod schedules;
 mod settings;
 mod stats;
 mod upkeep;
+mod webhooks;
 mod work;
 
 pub(crate) use accept::Spot;
 pub use accept::{
-    Accepted, CancelKey, CoalesceKey, DedupKey, Ledger, NewEvent, NewJob, NewOrder, NewReceipt,
-    NewSequence, NewThread, OrderKey, Received, SharedBody,
+    Accepted, CancelKey, CoalesceKey, DedupKey, Ledger, NewDelivery, NewEvent, NewJob, NewOrder,
+    NewReceipt, NewSequence, NewThread, OrderKey, Received, SharedBody, delivery_of,
 };
 pub(crate) use approvals::UNDECIDED;
 pub use approvals::{
@@ -47,6 +48,8 @@ pub use settings::{
 };
 pub use stats::{LiveCount, LiveCounts, Stats};
 pub use upkeep::{DueLane, Expired, PruneBefore, Pruned, StatCount, Upkeep};
+pub use webhooks::{EventTypes, Outbox, Outboxed, WebhookRecord, Webhooks};
+pub(crate) use webhooks::{check_end, too_many_types, type_exists};
 pub use work::{
     CancelOutcome, HOP_LIMIT, Lineage, NewWork, Replay, ReplayFrom, SubjectStep, WorkMeta,
     WorkMoves,
@@ -65,6 +68,9 @@ pub trait Store:
     + DeadLetters
     + Registrations
     + Schedules
+    + Webhooks
+    + EventTypes
+    + Outbox
     + Reading
     + Upkeep
     + Caps
@@ -87,6 +93,9 @@ impl<T> Store for T where
         + DeadLetters
         + Registrations
         + Schedules
+        + Webhooks
+        + EventTypes
+        + Outbox
         + Reading
         + Upkeep
         + Caps

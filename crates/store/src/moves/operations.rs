@@ -19,13 +19,18 @@ pub enum OperationKind {
     DeadLetterReplay = 1,
     /// Dead letters are purged.
     DeadLetterPurge = 2,
+    /// Deliveries to a webhook that failed are tried again.
+    WebhookRecover = 3,
+    /// Events that a webhook never got are delivered to it.
+    WebhookBackfill = 4,
 }
 
 impl OperationKind {
     /// From storage.
     pub fn from_code(code: i16) -> Option<OperationKind> {
-        use OperationKind::{DeadLetterPurge, DeadLetterReplay, InboxReplay};
-        let known = [InboxReplay, DeadLetterReplay, DeadLetterPurge];
+        use OperationKind::*;
+        let known =
+            [InboxReplay, DeadLetterReplay, DeadLetterPurge, WebhookRecover, WebhookBackfill];
         known.into_iter().find(|kind| *kind as i16 == code)
     }
 }

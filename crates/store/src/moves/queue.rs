@@ -122,8 +122,8 @@ impl Settle {
     pub(crate) fn bytes(&self) -> usize {
         let input = self.follow_up.as_ref().and_then(|next| next.input.as_ref());
         let content = self.expanded.as_ref().map(|expanded| &expanded.content);
-        let Evidence { result, reply, .. } = &self.evidence;
-        let brought = [result.as_ref(), reply.as_ref(), input, content];
+        let Evidence { result, reply, detail, .. } = &self.evidence;
+        let brought = [result.as_ref(), reply.as_ref(), detail.as_ref(), input, content];
         brought.into_iter().flatten().map(Sealed::len).sum()
     }
 }
@@ -150,6 +150,8 @@ pub struct Evidence {
     pub reply: Option<Sealed>,
     /// What the run cost.
     pub cost: Option<f64>,
+    /// How exactly it went, kept with the run unless it succeeded: then that is its result.
+    pub detail: Option<Sealed>,
 }
 
 /// What ending a run came to.
@@ -186,11 +188,12 @@ pub struct Progress {
 /// The queue of live work.
 #[async_trait]
 pub trait Queue {
-    /// Claims ready items, oldest first in each lane. Each gets a fence greater than any before it.
+    /// Claims ready items, oldest first in each lane, of lanes that are not shut. Each gets a fence greater than any
+    /// before it.
     async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>>;
 
     /// Claims one item of a lane by its id, on the same terms: it is due, first of its order key, and within
-    /// the bounds that apply. `None` if it is not, or if another has it.
+    /// the bounds that apply, and the lane is not shut. `None` if it is not, or if another has it.
     async fn claim_one(
         &self,
         worker: String,

@@ -9,7 +9,7 @@ use wakepost_domain::run::Run;
 use wakepost_domain::source;
 use wakepost_domain::work::{HeldReason, State, WorkKind};
 use wakepost_domain::{
-    EventId, OperationId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId,
+    EventId, OperationId, ReceiptId, RunId, SourceId, TenantId, Timestamp, Ulid, WorkId,
 };
 
 use super::accept::OrderKey;
@@ -32,6 +32,8 @@ pub type Cursor = Page<Ulid>;
 /// Which events a list should have.
 #[derive(Debug, Clone, Default)]
 pub struct EventFilter {
+    /// Those that were published; else those that were received.
+    pub published: bool,
     /// Of these sources only.
     pub sources: Option<Vec<SourceId>>,
     /// Of this type, or with this prefix if it ends with `*`.
@@ -296,6 +298,9 @@ pub trait Reading: Send + Sync {
 
     /// The finished runs of an item, oldest first.
     async fn runs(&self, tenant: TenantId, work: WorkId) -> Result<Vec<Run>>;
+
+    /// How exactly the finished runs of an item went that did not succeed, oldest first.
+    async fn run_details(&self, tenant: TenantId, work: WorkId) -> Result<Vec<(RunId, Sealed)>>;
 
     /// Signs of progress after a number, oldest first.
     async fn progress_after(

@@ -137,6 +137,9 @@ pub trait Settings {
     /// Notes that keys were used.
     async fn touch_keys(&self, used: Vec<(KeyId, Timestamp)>) -> Result<()>;
 
+    /// Notes an action that leaves no other trace in the store.
+    async fn note(&self, audit: AuditEntry, once: Option<Idempotency>) -> Result<Once<()>>;
+
     /// How many keys of a role are live; the first start makes one.
     async fn count_keys(&self, role: Role) -> Result<i64>;
 

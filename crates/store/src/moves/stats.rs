@@ -14,7 +14,7 @@ pub struct LiveCount {
     pub lane: LaneId,
     /// Where they stand.
     pub state: State,
-    /// Whether they could be claimed now: due, and behind no other.
+    /// Whether they could be claimed now: due, behind no other, in a lane that is not shut.
     pub ready: bool,
     /// Who runs them, if they run.
     pub worker: Option<String>,

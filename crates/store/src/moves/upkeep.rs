@@ -75,17 +75,17 @@ pub trait Upkeep {
     /// The time by which leases and due times go.
     async fn now(&self) -> Result<Timestamp>;
 
-    /// Every lane with waiting work, and when its first item may start. For start-up and slow resyncs.
+    /// Every lane with waiting work that is not shut, and when its first item may start. For start-up and slow resyncs.
     async fn waiting_lanes(&self) -> Result<Vec<DueLane>>;
 
     /// Holds what waits in lanes of kinds that this program does not know: a newer one made it, and will know what to
     /// do. Answers how many there were, of at most `limit`.
     async fn hold_unknown(&self, lanes: Vec<LaneId>, limit: u32) -> Result<u64>;
 
-    /// Lanes whose timers fell due in the last `within`, and until when that was.
+    /// Lanes whose timers fell due in the last `within`, less those that are shut, and until when that was.
     async fn due_lanes(&self, within: Duration) -> Result<(Timestamp, Vec<LaneId>)>;
 
-    /// The items of a lane that can be claimed now, oldest first.
+    /// The items of a lane that can be claimed now, oldest first; none of one that is shut.
     async fn ready(&self, lane: LaneId, limit: u32) -> Result<Vec<Item>>;
 
     /// Runs whose lease has ended, oldest first, and runs that were asked to stop longer than

@@ -201,7 +201,7 @@ impl<'a> Take<'a> {
 
 /// Each lane is one short walk along its index, past what others are claiming just now. `low` keeps the
 /// walk from dead entries that vacuum could not remove yet; it never hides what was made in the last
-/// [`LOW_LAG`]. Takes of one lane share what its walk finds: `$5` says whose its first, second and further items
+/// [`LOW_LAG`]. Of a lane that is shut the limit is zero: one look at its row, however much waits in it. Takes of one lane share what its walk finds: `$5` says whose its first, second and further items
 /// are, from `start` on.
 ///
 /// The rows are locked, so they are found again by where they are. Found by their keys, they would be found by
@@ -216,7 +216,9 @@ WITH found AS MATERIALIZED (
       SELECT ctid AS at FROM work
       WHERE lane = l.lane AND state <= 2 AND NOT behind AND run_at <= wakepost_now()
         AND run_at >= least(l.low, wakepost_now() - $10::bigint)
-      ORDER BY run_at, id LIMIT l.count FOR UPDATE SKIP LOCKED) w) w
+      ORDER BY run_at, id
+      LIMIT CASE WHEN (SELECT shut_until FROM lanes WHERE id = l.lane) > wakepost_now() THEN 0 ELSE l.count END
+      FOR UPDATE SKIP LOCKED) w) w
 )
 UPDATE work w
 SET state = 5, attempts = w.attempts + 1, fence = w.fence + 1, worker = ($6::text[])[f.take],
@@ -239,6 +241,7 @@ WHERE w.ctid = (
   SELECT ctid FROM work
   WHERE tenant = $1::int AND id = $2::uuid AND lane = $3::bigint
     AND state <= 2 AND NOT behind AND run_at <= wakepost_now()
+    AND (SELECT shut_until FROM lanes WHERE id = $3::bigint) > wakepost_now() IS NOT TRUE
   FOR UPDATE SKIP LOCKED)
 RETURNING w.tenant, w.id, w.kind, w.lane, w.fence, w.attempts, w.max_attempts, w.event_id, w.scope,
           w.started_at, w.lease_expires_at, w.run_at, w.order_key IS NOT NULL, w.meta";

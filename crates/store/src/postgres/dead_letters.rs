@@ -49,6 +49,9 @@ fn query(tenant: TenantId, filter: &DeadFilter, page: Cursor) -> Query {
     if let Some(source) = filter.source {
         query.add(&of_lane("l.origin = ?::uuid"), uuid(source.0));
     }
+    if let Some(lane) = filter.lane {
+        query.add(" AND lane = ?::bigint", lane.0);
+    }
     if let Some(text) = &filter.text {
         has(&mut query, filter, text);
     }

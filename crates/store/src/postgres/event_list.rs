@@ -80,6 +80,8 @@ fn event_query(tenant: TenantId, filter: &EventFilter, page: Cursor) -> Query {
     let mut query = Query::new(format!("SELECT {EVENT} FROM events e WHERE true"));
     query.add(" AND tenant = ?::int", tenant.0);
     query.add(" AND id < ?::uuid", before(page));
+    // Spelled as in its index.
+    query.sql.push_str(if filter.published { " AND route = 4" } else { " AND route <> 4" });
     if let Some(since) = filter.since {
         query.add(" AND id >= ?::uuid", uuid(Ulid::floor(since)));
     }
@@ -162,7 +164,7 @@ fn status_condition(query: &mut Query, tenant: TenantId, status: &str) {
     let condition = match state {
         State::Succeeded | State::Pending => {
             // The work's history is kept for less long than the event, which then counts as succeeded.
-            let or_forgotten = if state == State::Succeeded { "OR route IN (0, 3)" } else { "" };
+            let or_forgotten = if state == State::Succeeded { "OR route IN (0, 3, 4)" } else { "" };
             format!(
                 " AND (EXISTS (SELECT 1 FROM {table} w WHERE w.tenant = e.tenant AND w.id = e.id
                                AND w.state = ?::smallint)
@@ -192,20 +194,23 @@ fn status_condition(query: &mut Query, tenant: TenantId, status: &str) {
     query.add(&condition, state as i16);
 }
 
-/// The first item of an event carries the event's own bits; only later ones need the index.
+/// The first item of an event carries the event's own bits; only later ones and deliveries need the index. OFFSET keeps
+/// the planner from another: by the tenant's key, it would be a walk along all of the tenant's work for each event.
 const STATES: &str = "
 WITH e AS MATERIALIZED (SELECT * FROM unnest($2::uuid[]) AS e (id))
 SELECT e.id, w.state, w.id FROM e JOIN work w
   ON w.tenant = $1::int AND w.id = e.id AND w.event_id = e.id
 UNION ALL
-SELECT e.id, w.state, w.id FROM e JOIN work w
-  ON w.event_id = e.id AND w.event_id <> w.id AND w.tenant = $1::int
+SELECT e.id, w.state, w.id FROM e CROSS JOIN LATERAL (
+  SELECT state, id, tenant FROM work WHERE event_id = e.id AND event_id <> id OFFSET 0) w
+WHERE w.tenant = $1::int
 UNION ALL
 SELECT e.id, d.state, d.id FROM e JOIN work_done d
   ON d.tenant = $1::int AND d.id = e.id AND d.event_id = e.id AND d.replayed_as IS NULL
 UNION ALL
-SELECT e.id, d.state, d.id FROM e JOIN work_done d
-  ON d.event_id = e.id AND d.event_id <> d.id AND d.tenant = $1::int AND d.replayed_as IS NULL
+SELECT e.id, d.state, d.id FROM e CROSS JOIN LATERAL (
+  SELECT state, id, tenant, replayed_as FROM work_done WHERE event_id = e.id AND event_id <> id OFFSET 0) d
+WHERE d.tenant = $1::int AND d.replayed_as IS NULL
 UNION ALL
 SELECT e.id, w.state, w.id FROM e JOIN joined j ON j.event_id = e.id
 JOIN work w ON w.tenant = $1::int AND w.id = j.work_id

@@ -19,8 +19,10 @@ mod connect;
 mod conversing;
 mod costs;
 mod dead_letters;
+mod deliveries;
 mod effects;
 mod event_list;
+mod event_types;
 mod fault;
 mod fixtures;
 mod hub;
@@ -28,9 +30,11 @@ mod marks;
 mod migrate;
 mod operations;
 mod ordering;
+mod outbox;
 mod partitions;
 mod placing;
 mod prune;
+mod publishing;
 mod queue;
 mod read;
 mod receipts;
@@ -43,6 +47,7 @@ mod settings_rows;
 mod settle;
 mod stats;
 mod upkeep;
+mod webhooks;
 mod work;
 
 use std::sync::Arc;
@@ -59,6 +64,7 @@ use connect::{Dial, Fresh};
 use hub::Hub;
 use marks::{LowMarks, RescueMark};
 use prune::Walk;
+use publishing::Publish;
 use queue::Beat;
 use settle::End;
 
@@ -96,6 +102,7 @@ struct Inner {
     fresh: Fresh,
     admission: Admission,
     accepts: Batcher<Accept>,
+    publishes: Batcher<Publish>,
     claims: Batcher<Claims>,
     heartbeats: Batcher<Beat>,
     settles: Batcher<End>,
@@ -131,6 +138,7 @@ impl Postgres {
         let low_marks = Arc::<LowMarks>::default();
         let inner = Inner {
             accepts: Batcher::start(Accept::default(), hot.clone(), admission.clone()),
+            publishes: Batcher::start(Publish, hot.clone(), admission.clone()),
             claims: Batcher::start(Claims(low_marks.clone()), hot.clone(), admission.clone()),
             heartbeats: Batcher::start(Beat, hot.clone(), admission.clone()),
             settles: Batcher::start(End, hot.clone(), admission.clone()),

@@ -8,7 +8,7 @@ use wakepost_domain::event::Event;
 use wakepost_domain::lease::run_id;
 use wakepost_domain::run::{Run, RunOutcome};
 use wakepost_domain::work::{State, WorkKind};
-use wakepost_domain::{EventId, SourceId, TenantId, Ulid, WorkId};
+use wakepost_domain::{EventId, RunId, SourceId, TenantId, Ulid, WorkId};
 
 use super::Postgres;
 use super::event_list::{Query, before, events, owned};
@@ -156,6 +156,19 @@ impl Reading for Postgres {
         rows.iter().map(|row| run(row, work)).collect()
     }
 
+    async fn run_details(&self, tenant: TenantId, work: WorkId) -> Result<Vec<(RunId, Sealed)>> {
+        let client = self.cool().await?;
+        let rows = query(
+            &client,
+            "SELECT fence, started_at, detail FROM attempts
+             WHERE work_id = $1::uuid AND tenant = $2::int AND detail IS NOT NULL ORDER BY fence",
+            &[&uuid(work.0), &tenant.0],
+        )
+        .await?;
+        let run = |row| Ok((run_id(work, get(row, 0)?, time(row, 1)?), sealed(row, 2)?));
+        rows.iter().map(run).collect()
+    }
+
     async fn progress_after(
         &self,
         tenant: TenantId,
@@ -183,14 +196,16 @@ pub(super) async fn work_of_event(
     tenant: TenantId,
     event: EventId,
 ) -> Result<Vec<WorkRow>> {
-    // One statement, so that an item that ends meanwhile is seen once.
+    // One statement, so that an item that ends meanwhile is seen once. Of a published event the second part is the rule:
+    // OFFSET keeps it from a walk along all of the tenant's work.
     let of = |columns, table| {
         format!(
             "SELECT {columns} FROM {table}
              WHERE tenant = $1::int AND id = $2::uuid AND event_id = $2::uuid
              UNION ALL
-             SELECT {columns} FROM {table}
-             WHERE event_id = $2::uuid AND event_id <> id AND tenant = $1::int
+             SELECT {columns} FROM (
+               SELECT * FROM {table} WHERE event_id = $2::uuid AND event_id <> id OFFSET 0) w
+             WHERE tenant = $1::int
              UNION ALL
              SELECT {columns} FROM {table}
              WHERE tenant = $1::int AND id IN (SELECT work_id FROM joined WHERE event_id = $2::uuid)"

@@ -181,6 +181,17 @@ impl Settings for Postgres {
         Ok(())
     }
 
+    async fn note(&self, entry: AuditEntry, once: Option<Idempotency>) -> Result<Once<()>> {
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        if let Some(before) = remember(&tx, once.as_ref()).await? {
+            return Ok(Once::Before(before));
+        }
+        audit(&tx, &entry).await?;
+        commit(tx).await?;
+        Ok(Once::Now(()))
+    }
+
     async fn count_keys(&self, role: Role) -> Result<i64> {
         let client = self.cool().await?;
         let row = client

@@ -129,6 +129,6 @@ pub fn audit_row(row: &Row) -> Result<AuditRow> {
     })
 }
 
-fn json<T: serde::de::DeserializeOwned>(row: &Row, index: usize) -> Result<T> {
+pub fn json<T: serde::de::DeserializeOwned>(row: &Row, index: usize) -> Result<T> {
     serde_json::from_str(get(row, index)?).map_err(|error| StoreError::Corrupt(error.to_string()))
 }

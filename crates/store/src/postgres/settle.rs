@@ -201,9 +201,9 @@ WITH place AS MATERIALIZED (
   SELECT e.*, w.at
   FROM unnest($1::int[], $2::uuid[], $3::int[], $4::smallint[], $5::bigint[], $6::smallint[],
               $7::bigint[], $8::int[], $9::smallint[], $10::smallint[], $11::text[], $12::bytea[],
-              $13::bytea[], $14::double precision[], $16::bigint[])
+              $13::bytea[], $14::double precision[], $16::bigint[], $17::bytea[])
     AS e (tenant, id, fence, guard, guard_at, next, delay_ms, give_back, held, outcome, error,
-          result, reply, cost, to_lane)
+          result, reply, cost, to_lane, detail)
   CROSS JOIN LATERAL (
     SELECT ctid AS at FROM work w WHERE w.tenant = e.tenant AND w.id = e.id OFFSET 0) w
 ), hit AS (
@@ -215,6 +215,7 @@ WITH place AS MATERIALIZED (
                                    AND w.lease_expires_at <= wakepost_now()
              ELSE w.cancel_at <= p.guard_at END
   RETURNING w.*, p.delay_ms, p.give_back, p.held, p.error, p.result, p.reply, p.cost, p.to_lane,
+            p.detail,
             CASE WHEN w.cancel_at IS NOT NULL AND p.next <> 6 THEN 7::smallint ELSE p.next END AS next,
             CASE WHEN w.cancel_at IS NOT NULL AND p.next <> 6 THEN $15::smallint
                  ELSE p.outcome END AS outcome
@@ -228,8 +229,8 @@ WITH place AS MATERIALIZED (
   UPDATE lane_caps c SET running = c.running - f.count FROM freed f WHERE c.scope = f.scope
   RETURNING c.scope
 ), ", told!("hit", "(SELECT count(*) FROM counted) >= 0"), ", ran AS (
-  INSERT INTO attempts (work_id, fence, tenant, attempt, worker, started_at, ended_at, outcome, error)
-  SELECT id, fence, tenant, attempts, worker, started_at, wakepost_now(), outcome, error FROM hit
+  INSERT INTO attempts (work_id, fence, tenant, attempt, worker, started_at, ended_at, outcome, error, detail)
+  SELECT id, fence, tenant, attempts, worker, started_at, wakepost_now(), outcome, error, detail FROM hit
   WHERE next <> 6
 ), kept AS (
   INSERT INTO job_state AS s (work_id, tenant, result, reply, cost)
@@ -297,6 +298,7 @@ async fn end(
             &column!(end => end.evidence.cost),
             &(RunOutcome::Cancelled as i16),
             &column!(end => end.expanded.as_ref().map(|expanded| expanded.lane.0)),
+            &column!(end => end.evidence.detail.as_ref().map(Sealed::as_bytes)),
         ],
     )
     .await?;

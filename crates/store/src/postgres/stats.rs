@@ -26,7 +26,9 @@ impl Stats for Postgres {
             &tx,
             "SELECT lane, state, ready, worker, count(*), (array_agg(id ORDER BY id))[1], max(started_at)
              FROM (SELECT lane, state, id, started_at,
-                          state <= 2 AND NOT behind AND run_at <= $3::bigint AS ready,
+                          state <= 2 AND NOT behind AND run_at <= $3::bigint AND lane <> ALL (ARRAY(
+                            SELECT l.id FROM lanes l WHERE l.tenant = $1::int AND l.shut_until > $3::bigint))
+                            AS ready,
                           CASE WHEN state = 5 THEN worker END AS worker
                    FROM work WHERE tenant = $1::int ORDER BY id LIMIT $2::bigint) w
              GROUP BY lane, state, ready, worker",

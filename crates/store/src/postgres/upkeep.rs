@@ -45,7 +45,8 @@ impl Upkeep for Postgres {
                  SELECT lane, run_at FROM work WHERE state <= 2 AND NOT behind AND lane > w.lane
                  ORDER BY lane, run_at, id LIMIT 1) next
              )
-             SELECT lane, run_at FROM waiting",
+             SELECT lane, run_at FROM waiting w
+             WHERE (SELECT shut_until FROM lanes WHERE id = w.lane) > wakepost_now() IS NOT TRUE",
             &[],
         )
         .await?;
@@ -76,11 +77,13 @@ impl Upkeep for Postgres {
         // along all that is ready.
         let rows = query(
             &client,
-            "SELECT DISTINCT lane, 0::bigint FROM (
-               SELECT lane FROM work
-               WHERE state IN (1, 2) AND NOT behind AND run_at > wakepost_now() - $1::bigint
-                 AND run_at <= wakepost_now()
-               ORDER BY run_at OFFSET 0) due
+            "SELECT lane, 0::bigint FROM (
+               SELECT DISTINCT lane FROM (
+                 SELECT lane FROM work
+                 WHERE state IN (1, 2) AND NOT behind AND run_at > wakepost_now() - $1::bigint
+                   AND run_at <= wakepost_now()
+                 ORDER BY run_at OFFSET 0) due OFFSET 0) due
+             WHERE (SELECT shut_until FROM lanes WHERE id = due.lane) > wakepost_now() IS NOT TRUE
              UNION ALL SELECT NULL, wakepost_now()",
             &[&millis(within)],
         )
@@ -101,6 +104,7 @@ impl Upkeep for Postgres {
             &client,
             "SELECT tenant, id FROM work
              WHERE lane = $1::bigint AND state <= 2 AND NOT behind AND run_at <= wakepost_now()
+               AND (SELECT shut_until FROM lanes WHERE id = $1::bigint) > wakepost_now() IS NOT TRUE
              ORDER BY run_at, id LIMIT $2::bigint",
             &[&lane.0, &i64::from(limit)],
         )

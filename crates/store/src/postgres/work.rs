@@ -369,7 +369,7 @@ async fn replay(tx: &Transaction<'_>, request: &Replay) -> Result<LaneId> {
     Ok(item.lane)
 }
 
-/// The subject of an event that has no item yet: a second first item would share its effects. Differs from
+/// The subject of a received event that has no item yet: a second first item would share its effects. Differs from
 /// SQLite: two nodes may want to make the first at once, so the event stays locked.
 async fn workless(
     tx: &Transaction<'_>,
@@ -378,7 +378,7 @@ async fn workless(
 ) -> Result<Option<String>> {
     let row = query_opt(
         tx,
-        "SELECT subject FROM events WHERE tenant = $1::int AND id = $2::uuid FOR UPDATE",
+        "SELECT subject FROM events WHERE tenant = $1::int AND id = $2::uuid AND route <> 4 FOR UPDATE",
         &[&tenant.0, &uuid(event.0)],
     )
     .await?

@@ -13,6 +13,7 @@ use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId, limits};
 use super::Sqlite;
 use super::cancelling::cancel_by;
 use super::placing::{joined_work, place, placed_before};
+use super::publishing::publish;
 use super::rows::{Bits, known, unavailable};
 use crate::error::Result;
 use crate::failpoint;
@@ -55,6 +56,11 @@ impl Ledger for Sqlite {
         .await
     }
 
+    async fn publish(&self, events: Vec<NewEvent>) -> Result<Vec<Accepted>> {
+        let bytes = events.iter().map(content_bytes).sum();
+        self.write_whole(bytes, move |tx, now| publish(tx, now, &events)).await
+    }
+
     async fn keep_rejections(&self, batch: Vec<NewReceipt>) -> Result<()> {
         self.write(0, move |tx, _| {
             for receipt in &batch {
@@ -73,8 +79,7 @@ impl Sqlite {
         batch: &Arc<[NewEvent]>,
         rows: Range<usize>,
     ) -> Result<Vec<Accepted>> {
-        let bytes =
-            batch[rows.clone()].iter().map(|new| new.content.as_ref().map_or(0, Sealed::len)).sum();
+        let bytes = batch[rows.clone()].iter().map(content_bytes).sum();
         let batch = batch.clone();
         self.write(bytes, move |tx, now| {
             batch[rows.clone()].iter().map(|new| accept(tx, now, new)).collect()
@@ -83,21 +88,15 @@ impl Sqlite {
     }
 }
 
+fn content_bytes(new: &NewEvent) -> usize {
+    new.content.as_ref().map_or(0, Sealed::len)
+}
+
 fn accept(tx: &Connection, now: Timestamp, new: &NewEvent) -> Result<Accepted> {
-    for (index, key) in new.dedup.iter().enumerate() {
-        let own = (new.event.tenant, new.event.id.0);
-        if !take_key(tx, now, key, own, new.dedup_until).map_err(unavailable)? {
-            let first = EventId(owner(tx, key).map_err(unavailable)?);
-            if first == new.event.id {
-                // The commit of an earlier try arrived although it was reported as failed.
-                return placed_before(tx, new);
-            }
-            failpoint::pass("accept.on_conflict")?;
-            for taken in &new.dedup[..index] {
-                give_back(tx, taken, new.event.id).map_err(unavailable)?;
-            }
-            return duplicate(tx, first, new).map_err(unavailable);
-        }
+    match take_keys(tx, now, new)? {
+        Keys::Own => {}
+        Keys::Before => return placed_before(tx, new),
+        Keys::Of(first) => return duplicate(tx, first, new).map_err(unavailable),
     }
     let accepted = match new.placed_job() {
         Some(job) => place(tx, now, new, job)?,
@@ -109,6 +108,35 @@ fn accept(tx: &Connection, now: Timestamp, new: &NewEvent) -> Result<Accepted> {
     }
     let next = cancel_by(tx, now, &new.event)?;
     Ok(next.map_or(accepted, |lane| accepted.before(lane)))
+}
+
+/// Whose the dedup keys of an event are.
+pub(super) enum Keys {
+    /// Its own from now on.
+    Own,
+    /// Its own before: the commit of an earlier try arrived although it was reported as failed.
+    Before,
+    /// An earlier event's. It has none of them.
+    Of(EventId),
+}
+
+/// Takes the dedup keys of an event, all or none.
+pub(super) fn take_keys(tx: &Connection, now: Timestamp, new: &NewEvent) -> Result<Keys> {
+    for (index, key) in new.dedup.iter().enumerate() {
+        let own = (new.event.tenant, new.event.id.0);
+        if !take_key(tx, now, key, own, new.dedup_until).map_err(unavailable)? {
+            let first = EventId(owner(tx, key).map_err(unavailable)?);
+            if first == new.event.id {
+                return Ok(Keys::Before);
+            }
+            failpoint::pass("accept.on_conflict")?;
+            for taken in &new.dedup[..index] {
+                give_back(tx, taken, new.event.id).map_err(unavailable)?;
+            }
+            return Ok(Keys::Of(first));
+        }
+    }
+    Ok(Keys::Own)
 }
 
 /// Takes a dedup key, if nobody has it or its time is over. The unique index decides, not a look-up.
@@ -170,7 +198,7 @@ fn duplicate(tx: &Connection, first: EventId, new: &NewEvent) -> rusqlite::Resul
             match known(route, Route::from_code)? {
                 Route::Job => Some(WorkId::first_of(first)),
                 Route::Joined => joined_work(tx, first)?,
-                Route::Ignored | Route::Unmapped => None,
+                Route::Ignored | Route::Unmapped | Route::Published => None,
             }
         }
         // The event is gone, its dedup key is not: whether it made a job is no longer known.
@@ -179,7 +207,7 @@ fn duplicate(tx: &Connection, first: EventId, new: &NewEvent) -> rusqlite::Resul
     Ok(Accepted::Duplicate { of: first, job })
 }
 
-fn insert_event(tx: &Connection, new: &NewEvent, route: Route) -> rusqlite::Result<()> {
+pub(super) fn insert_event(tx: &Connection, new: &NewEvent, route: Route) -> rusqlite::Result<()> {
     let event = &new.event;
     tx.prepare_cached(
         "INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, subject, occurred_at,

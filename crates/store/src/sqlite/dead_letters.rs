@@ -49,6 +49,9 @@ fn query(tenant: TenantId, filter: &DeadFilter, page: Cursor) -> Query {
     if let Some(kind) = filter.kind {
         query.add(" AND kind = ?", vec![Box::new(kind as i16)]);
     }
+    if let Some(lane) = filter.lane {
+        query.add(" AND lane = ?", vec![Box::new(lane.0)]);
+    }
     if let Some(since) = filter.since {
         query.add(" AND finished_at >= ?", vec![Box::new(since.as_millis())]);
     }

@@ -17,6 +17,7 @@ use super::ordering::let_next_go;
 use super::rows::{Bits, known, meta, time, unavailable};
 use super::sequencing;
 use super::settings::remember;
+use super::shutting::is_shut;
 use super::work;
 use crate::error::{Result, StoreError};
 use crate::failpoint;
@@ -185,6 +186,9 @@ fn claim_one(
     item: Item,
     lane: &ClaimLane,
 ) -> rusqlite::Result<Option<Claimed>> {
+    if is_shut(tx, now, lane.lane)? {
+        return Ok(None);
+    }
     let mut counts = caps::read(tx, now, &lane.caps)?;
     let claimed = tx
         .prepare_cached(CLAIM_ONE)?
@@ -217,6 +221,9 @@ fn claim(
     lane: &ClaimLane,
     claimed: &mut Vec<Claimed>,
 ) -> rusqlite::Result<()> {
+    if is_shut(tx, now, lane.lane)? {
+        return Ok(());
+    }
     let mut counts = caps::read(tx, now, &lane.caps)?;
     let room = counts.room(&lane.caps, lane.count);
     if room == 0 {
@@ -448,8 +455,9 @@ fn record_run(
     outcome: RunOutcome,
 ) -> rusqlite::Result<()> {
     tx.prepare_cached(
-        "INSERT INTO attempts (work_id, fence, tenant, attempt, worker, started_at, ended_at, outcome, error)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO attempts (work_id, fence, tenant, attempt, worker, started_at, ended_at, outcome, error,
+                               detail)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?
     .execute((
         Bits(item.ticket.work.to_bytes()),
@@ -461,6 +469,7 @@ fn record_run(
         now.as_millis(),
         outcome as i16,
         &item.error,
+        item.evidence.detail.as_ref().map(Sealed::as_bytes),
     ))?;
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Between rows and things: ids, times, optional words.
 
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, Type, ValueRef};
 use rusqlite::{Connection, Row};
+use serde::de::DeserializeOwned;
 use wakepost_domain::effect::EffectState;
 use wakepost_domain::event::{Event, Part, Route};
 use wakepost_domain::lane::LaneId;
@@ -183,6 +184,13 @@ pub fn audit(tx: &Connection, entry: &AuditEntry) -> Result<()> {
     })
     .map_err(unavailable)?;
     Ok(())
+}
+
+/// A column of JSON that this program wrote.
+pub fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    serde_json::from_str(row.get_ref(column)?.as_str()?).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
+    })
 }
 
 /// All rows of a query.

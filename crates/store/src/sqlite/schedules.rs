@@ -6,7 +6,7 @@ use wakepost_domain::limits::SCHEDULES_PER_TENANT_MAX;
 use wakepost_domain::{ScheduleId, TenantId, Timestamp, WorkId};
 
 use super::Sqlite;
-use super::rows::{Bits, SealedColumn, audit, collect, time, unavailable};
+use super::rows::{Bits, SealedColumn, audit, collect, json, time, unavailable};
 use super::settings::{found, remember};
 use super::work::insert;
 use crate::error::Result;
@@ -193,14 +193,10 @@ impl Schedules for Sqlite {
 const SCHEDULE: &str = "id, tenant, settings, next_at, fired_at, last_job, version";
 
 fn schedule_row(row: &Row<'_>) -> rusqlite::Result<Schedule> {
-    let settings: String = row.get(2)?;
-    let settings = serde_json::from_str(&settings).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Text, Box::new(error))
-    })?;
     Ok(Schedule {
         id: ScheduleId::from_bytes(row.get::<_, Bits>(0)?.0),
         tenant: TenantId(row.get(1)?),
-        settings,
+        settings: json(row, 2)?,
         next_at: row.get::<_, Option<i64>>(3)?.map(time),
         fired_at: row.get::<_, Option<i64>>(4)?.map(time),
         last_job: row.get::<_, Option<Bits>>(5)?.map(|bits| WorkId::from_bytes(bits.0)),

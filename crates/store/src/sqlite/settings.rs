@@ -10,7 +10,7 @@ use wakepost_domain::work::{Priority, WorkKind};
 use wakepost_domain::{AuditId, KeyId, SourceId, TenantId, Timestamp, Ulid};
 
 use super::Sqlite;
-use super::rows::{Bits, SealedColumn, audit, collect, known, time, unavailable};
+use super::rows::{Bits, SealedColumn, audit, collect, json, known, time, unavailable};
 use crate::error::{Result, StoreError};
 use crate::moves::{
     AuditEntry, AuditRow, Cursor, Idempotency, KeyRecord, Once, Page, Replayed, Settings,
@@ -180,6 +180,17 @@ impl Settings for Sqlite {
                     .map_err(unavailable)?;
             }
             Ok(())
+        })
+        .await
+    }
+
+    async fn note(&self, entry: AuditEntry, once: Option<Idempotency>) -> Result<Once<()>> {
+        self.write_whole(0, move |tx, now| {
+            if let Some(before) = remember(tx, now, once.as_ref())? {
+                return Ok(Once::Before(before));
+            }
+            audit(tx, &entry)?;
+            Ok(Once::Now(()))
         })
         .await
     }
@@ -484,7 +495,7 @@ fn tenant_row(row: &Row<'_>) -> rusqlite::Result<Tenant> {
     Ok(Tenant {
         id: TenantId(row.get(0)?),
         slug: row.get(1)?,
-        settings: json(2, &row.get::<_, String>(2)?)?,
+        settings: json(row, 2)?,
         created_at: time(row.get(3)?),
     })
 }
@@ -511,7 +522,7 @@ fn source_row(row: &Row<'_>) -> rusqlite::Result<SourceRecord> {
         id: SourceId::from_bytes(row.get::<_, Bits>(0)?.0),
         tenant: TenantId(row.get(1)?),
         provider: row.get(2)?,
-        config: json(3, &row.get::<_, String>(3)?)?,
+        config: json(row, 3)?,
         secrets: Sealed::from_stored(row.get(4)?),
         created_at: time(row.get(5)?),
         updated_at: time(row.get(6)?),
@@ -540,15 +551,5 @@ fn audit_row(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
         action: row.get(3)?,
         target: row.get(4)?,
         note: row.get(5)?,
-    })
-}
-
-fn json<T: serde::de::DeserializeOwned>(column: usize, text: &str) -> rusqlite::Result<T> {
-    serde_json::from_str(text).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(
-            column,
-            rusqlite::types::Type::Text,
-            Box::new(error),
-        )
     })
 }

@@ -20,7 +20,9 @@ impl Stats for Sqlite {
                     .prepare_cached(
                         "SELECT lane, state, ready, worker, count(*), min(id), max(started_at)
                          FROM (SELECT lane, state, id, started_at,
-                                      state <= 2 AND behind = 0 AND run_at <= ?3 AS ready,
+                                      state <= 2 AND behind = 0 AND run_at <= ?3 AND lane NOT IN
+                                        (SELECT id FROM lanes WHERE tenant = ?1 AND shut_until > ?3)
+                                        AS ready,
                                       CASE WHEN state = 5 THEN worker END AS worker
                                FROM work WHERE tenant = ?1 ORDER BY id LIMIT ?2)
                          GROUP BY lane, state, ready, worker",

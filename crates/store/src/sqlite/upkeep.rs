@@ -12,6 +12,7 @@ use wakepost_domain::{TenantId, Timestamp, WorkId};
 use super::Sqlite;
 use super::prune::prune;
 use super::rows::{Bits, collect, known, time, unavailable};
+use super::shutting::is_shut;
 use crate::error::Result;
 use crate::failpoint;
 use crate::moves::{DueLane, Expired, Item, PruneBefore, Pruned, StatCount, Upkeep};
@@ -31,7 +32,7 @@ impl Upkeep for Sqlite {
 
     async fn waiting_lanes(&self) -> Result<Vec<DueLane>> {
         self.readers
-            .read(|connection, _| {
+            .read(|connection, now| {
                 // One step of the index a lane, however many items wait in it.
                 let mut select = connection
                     .prepare_cached(
@@ -46,8 +47,11 @@ impl Upkeep for Sqlite {
                     .optional()
                     .map_err(unavailable)?
                 {
-                    lanes.push(DueLane { lane: LaneId(lane), run_at: time(run_at) });
                     last = lane;
+                    let lane = LaneId(lane);
+                    if !is_shut(connection, now, lane).map_err(unavailable)? {
+                        lanes.push(DueLane { lane, run_at: time(run_at) });
+                    }
                 }
                 Ok(lanes)
             })
@@ -92,7 +96,13 @@ impl Upkeep for Sqlite {
                         Ok(LaneId(row.get(0)?))
                     })
                     .map_err(unavailable)?;
-                Ok((now, collect(rows)?))
+                let mut lanes = Vec::new();
+                for lane in collect(rows)? {
+                    if !is_shut(connection, now, lane).map_err(unavailable)? {
+                        lanes.push(lane);
+                    }
+                }
+                Ok((now, lanes))
             })
             .await
     }
@@ -100,6 +110,9 @@ impl Upkeep for Sqlite {
     async fn ready(&self, lane: LaneId, limit: u32) -> Result<Vec<Item>> {
         self.readers
             .read(move |connection, now| {
+                if is_shut(connection, now, lane).map_err(unavailable)? {
+                    return Ok(Vec::new());
+                }
                 let mut select = connection
                     .prepare_cached(
                         "SELECT tenant, id FROM work

@@ -267,10 +267,10 @@ fn replay(tx: &Connection, now: Timestamp, request: &Replay) -> Result<LaneId> {
     Ok(item.lane)
 }
 
-/// The subject of an event that has no item yet: a second first item would share its effects.
+/// The subject of a received event that has no item yet: a second first item would share its effects.
 fn workless(tx: &Connection, tenant: TenantId, event: EventId) -> Result<Option<String>> {
     let subject = tx
-        .prepare_cached("SELECT subject FROM events WHERE tenant = ?1 AND id = ?2")
+        .prepare_cached("SELECT subject FROM events WHERE tenant = ?1 AND id = ?2 AND route <> 4")
         .and_then(|mut select| {
             select.query_row((tenant.0, Bits(event.to_bytes())), |row| row.get(0)).optional()
         })

@@ -6,10 +6,12 @@ use wakepost_domain::budget::Budget;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::transition::Ending;
-use wakepost_domain::{OperationId, ScheduleId, SourceId, TenantId, WorkId};
+use wakepost_domain::work::State;
+use wakepost_domain::{EventId, OperationId, ScheduleId, SourceId, TenantId, WorkId};
 use wakepost_store::moves::{
     Ask, AuditEntry, Begin, CancelOutcome, ClaimLane, ClaimRequest, Claimed, Decide, Firing,
-    Heartbeat, Item, NewEvent, NewWork, Overdue, Progress, Replay, Resolve, Schedule, Settle,
+    Heartbeat, Item, NewDelivery, NewEvent, NewWork, Overdue, Progress, Replay, Resolve, Schedule,
+    Settle, WebhookRecord,
 };
 use wakepost_store::vault::Sealed;
 use wakepost_store::{Store, StoreError};
@@ -18,6 +20,10 @@ use wakepost_store::{Store, StoreError};
 pub enum Call {
     Accept(Box<NewEvent>),
     Create(Vec<NewWork>),
+    Publish(Vec<NewEvent>),
+    UpdateWebhook(Box<WebhookRecord>),
+    EndWaiting(LaneId, State, u32),
+    AddDeliveries(TenantId, Vec<(EventId, NewDelivery)>),
     Claim(ClaimRequest),
     ClaimOne(String, Item, ClaimLane),
     Heartbeat(Heartbeat),
@@ -54,6 +60,7 @@ pub enum Refused {
     InvalidState,
     CancelRequested,
     ProposalChanged,
+    Mismatch(usize),
     /// What no sequence should lead to.
     Other(String),
 }
@@ -63,6 +70,9 @@ pub type Answer = Result<String, Refused>;
 
 /// How many ready items are held over a budget at once.
 pub const HELD_AT_ONCE: u32 = 2;
+
+/// Why what waits is ended.
+pub const GONE: &str = "nobody is there";
 
 impl Call {
     /// The lease that a worker needs for it. The end of a run has conditions of its own.
@@ -85,6 +95,12 @@ impl Call {
         match self {
             Call::Accept(new) => tell(store.accept(vec![*new]).await.remove(0)),
             Call::Create(items) => tell(store.create_work(items, None).await),
+            Call::Publish(events) => tell(store.publish(events).await),
+            Call::UpdateWebhook(record) => tell(store.update_webhook(*record, None).await),
+            Call::EndWaiting(lane, state, limit) => {
+                tell(store.end_waiting(lane, state, GONE.to_owned(), limit).await)
+            }
+            Call::AddDeliveries(tenant, items) => tell(store.add_deliveries(tenant, items).await),
             Call::Claim(request) => tell(store.claim(request).await.map(by_lane)),
             Call::ClaimOne(worker, item, lane) => tell(store.claim_one(worker, item, lane).await),
             Call::Heartbeat(beat) => tell(store.heartbeat(vec![beat]).await.remove(0)),
@@ -146,6 +162,7 @@ pub fn tell<T: Debug>(answer: Result<T, StoreError>) -> Answer {
         Err(StoreError::NotFound) => Err(Refused::NotFound),
         Err(StoreError::InvalidState(_)) => Err(Refused::InvalidState),
         Err(StoreError::CancelRequested) => Err(Refused::CancelRequested),
+        Err(StoreError::Mismatch(place)) => Err(Refused::Mismatch(place)),
         Err(StoreError::ProposalChanged) => Err(Refused::ProposalChanged),
         Err(other) => Err(Refused::Other(other.to_string())),
     }

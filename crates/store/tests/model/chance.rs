@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use wakepost_domain::thread::ThreadPolicy;
 
 use crate::wish::{
-    BeginWish, Bounds, EndWish, Hand, NewEventWish, NewJobWish, Pick, ThreadWish, Wish,
+    BeginWish, Bounds, EndWish, Hand, HookPick, NewEventWish, NewJobWish, Pick, PublicationWish,
+    ThreadWish, Wish,
 };
 
 fn hand() -> impl Strategy<Value = Hand> {
@@ -113,6 +114,44 @@ fn job() -> impl Strategy<Value = NewJobWish> {
     )
 }
 
+fn publication() -> impl Strategy<Value = PublicationWish> {
+    let key =
+        (few(3, 0.4), prop::bool::weighted(0.2), prop_oneof![5 => 600..601u16, 1 => 1..120u16]);
+    let hooks = prop::array::uniform2(prop::bool::weighted(0.7));
+    let delay = prop::option::weighted(0.15, 1..200u16);
+    (key, hooks, same(0.6), same(0.3), delay).prop_map(
+        |((key, differs, window_s), hooks, order, subject, delay_s)| PublicationWish {
+            key,
+            differs,
+            window_s,
+            hooks,
+            order,
+            subject,
+            delay_s,
+        },
+    )
+}
+
+fn hook() -> impl Strategy<Value = HookPick> {
+    (tenant(), prop::bool::weighted(0.3))
+        .prop_map(|(second_tenant, second)| HookPick { second_tenant, second })
+}
+
+/// Something about webhooks.
+fn by_subscriber() -> impl Strategy<Value = Wish> {
+    let rest = || prop::option::weighted(0.6, prop_oneof![3 => 1..150u16, 1 => Just(u16::MAX)]);
+    let few_times = || prop::bool::weighted(0.1);
+    prop_oneof![
+        8 => (tenant(), prop::collection::vec(publication(), 1..4))
+            .prop_map(|(t, events)| Wish::Publish(t, events)),
+        3 => (hook(), rest(), few_times(), few_times())
+            .prop_map(|(hook, for_s, stale, foreign)| Wish::Shut { hook, for_s, stale, foreign }),
+        2 => (hook(), any::<bool>(), 0..5u8)
+            .prop_map(|(hook, gives_up, limit)| Wish::EndWaiting { hook, gives_up, limit }),
+        2 => (hook(), any::<bool>()).prop_map(|(hook, ordered)| Wish::Backfill(hook, ordered)),
+    ]
+}
+
 fn end() -> impl Strategy<Value = EndWish> {
     prop_oneof![
         3 => Just(EndWish::Succeed),
@@ -120,6 +159,7 @@ fn end() -> impl Strategy<Value = EndWish> {
         2 => Just(EndWish::Retry),
         4 => prop_oneof![Just(0u16), 0..90u16].prop_map(EndWish::RetryAfter),
         2 => Just(EndWish::GiveUp),
+        1 => Just(EndWish::FailProbe),
         1 => Just(EndWish::HandBack),
         1 => Just(EndWish::Hold),
         1 => Just(EndWish::Stop),
@@ -206,6 +246,7 @@ fn call() -> impl Strategy<Value = Wish> {
         6 => (tenant(), event()).prop_map(|(t, event)| Wish::Accept(t, event)),
         3 => (tenant(), prop::collection::vec(job(), 1..4)).prop_map(|(t, jobs)| Wish::Create(t, jobs)),
         8 => claim(),
+        8 => by_subscriber(),
         26 => by_worker(),
         12 => by_operator(),
     ]

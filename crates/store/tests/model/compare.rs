@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use wakepost_domain::event::{Event, Route};
+use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::run_id;
 use wakepost_domain::run::{Run, RunOutcome};
 use wakepost_domain::work::State;
-use wakepost_domain::{EventId, Ulid, WorkId};
+use wakepost_domain::{EventId, Timestamp, Ulid, WorkId};
 use wakepost_store::Store;
 use wakepost_store::moves::{
     CapScope, Cursor, DeadFilter, EffectRow, EventFilter, JobState, Page, Schedule, StatCount,
@@ -60,9 +62,13 @@ pub async fn all(store: &dyn Store, model: &Model, parties: &[Party; 2]) -> Resu
     counters(store, model, parties).await?;
     seen.effects = details(store, model, model.items.values().collect()).await?;
     for party in parties {
-        events(store, model, party).await?;
+        for published in [false, true] {
+            events(store, model, party, published).await?;
+        }
         lists(store, model, party).await?;
+        webhooks(store, model, party).await?;
     }
+    waiting(store, model).await?;
     live_counts(store, model).await?;
     Ok(seen)
 }
@@ -131,6 +137,9 @@ async fn details(
         if item.row.fence > 0 {
             let runs = store.runs(tenant, id).await.unwrap();
             same(&format!("the runs of {id:?}"), runs, runs_of(item))?;
+            let details = store.run_details(tenant, id).await.unwrap();
+            let expected = item.details.values().cloned().collect();
+            same(&format!("how the runs of {id:?} went"), details, expected)?;
         }
         if !item.progress.is_empty() || item.row.purged_by.is_some() {
             let progress = store.progress_after(tenant, id, 0).await.unwrap();
@@ -172,10 +181,13 @@ fn runs_of(item: &Item) -> Vec<Run> {
     runs.into_iter().map(|(fence, run)| Run { cost: cost(&fence), ..run }).collect()
 }
 
-async fn events(store: &dyn Store, model: &Model, party: &Party) -> Checked {
-    let rows = store.events(party.tenant, EventFilter::default(), ALL).await.unwrap();
-    let own = model.events.values().rev().filter(|event| event.tenant == party.tenant);
-    let own: Vec<_> = own.collect();
+async fn events(store: &dyn Store, model: &Model, party: &Party, published: bool) -> Checked {
+    let filter = EventFilter { published, ..EventFilter::default() };
+    let rows = store.events(party.tenant, filter, ALL).await.unwrap();
+    let is_own = |event: &&Event| {
+        event.tenant == party.tenant && (event.route == Route::Published) == published
+    };
+    let own: Vec<&Event> = model.events.values().rev().filter(is_own).collect();
     same("how many events there are", rows.len(), own.len())?;
     for (row, event) in rows.into_iter().zip(own) {
         same("an event", &row.event, event)?;
@@ -213,6 +225,39 @@ async fn lists(store: &dyn Store, model: &Model, party: &Party) -> Checked {
         same("what is about a subject", found.unwrap().found, expected)?;
     }
     Ok(())
+}
+
+/// Webhooks, and the deliveries of each.
+async fn webhooks(store: &dyn Store, model: &Model, party: &Party) -> Checked {
+    let stored = store.webhooks(party.tenant).await.unwrap();
+    let own = model.webhooks.values().rev().filter(|one| one.tenant == party.tenant);
+    same("webhooks", stored, own.cloned().collect())?;
+    for hook in party.hooks {
+        let of = |item: &&Item| item.row.lane == hook.lane;
+        let own = model.items.values().rev().filter(of).map(|item| item.row.clone());
+        let own: Vec<WorkRow> = own.collect();
+        let rows = store.deliveries(party.tenant, hook.lane, None, ALL).await.unwrap();
+        same("deliveries", &rows, &own)?;
+        let mut standing: BTreeMap<State, i64> = BTreeMap::new();
+        for row in own {
+            *standing.entry(row.state).or_default() += 1;
+        }
+        let counts = store.delivery_counts(hook.lane, ALL.limit).await.unwrap();
+        same("how deliveries stand", counts.into_iter().collect(), standing)?;
+    }
+    Ok(())
+}
+
+/// Lanes with waiting work, and when their first may start.
+async fn waiting(store: &dyn Store, model: &Model) -> Checked {
+    let mut lanes: BTreeMap<LaneId, Timestamp> = BTreeMap::new();
+    let waits = |item: &&Item| item.waits() && !item.row.behind && !model.is_shut(item.row.lane);
+    for item in model.items.values().filter(waits) {
+        let first = lanes.entry(item.row.lane).or_insert(item.row.run_at);
+        *first = item.row.run_at.min(*first);
+    }
+    let stored = store.waiting_lanes().await.unwrap();
+    same("lanes with work", stored.iter().map(|due| (due.lane, due.run_at)).collect(), lanes)
 }
 
 async fn live_counts(store: &dyn Store, model: &Model) -> Checked {

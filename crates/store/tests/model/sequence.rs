@@ -52,6 +52,7 @@ pub async fn run<D: Database>(
         let source = Some(party.source);
         model.origins.extend(party.lanes().map(|lane| (lane, None)));
         model.origins.extend([(party.of_source, source), (party.let_go, source)]);
+        model.webhooks.extend(party.webhooks().map(|webhook| (webhook.id, webhook)));
     }
     let (ids, seen) = (Ids::default(), Seen::default());
     let mut sequence = Sequence {

@@ -60,6 +60,27 @@ pub struct NewJobWish {
     pub with_input: bool,
 }
 
+/// An event that is published.
+#[derive(Debug, Clone)]
+pub struct PublicationWish {
+    pub key: Option<u8>,
+    /// It says something else than most do under its key.
+    pub differs: bool,
+    pub window_s: u16,
+    /// Which webhooks want it.
+    pub hooks: [bool; 2],
+    pub order: Option<u8>,
+    pub subject: Option<u8>,
+    pub delay_s: Option<u16>,
+}
+
+/// Which of all webhooks.
+#[derive(Debug, Clone, Copy)]
+pub struct HookPick {
+    pub second_tenant: bool,
+    pub second: bool,
+}
+
 /// How a worker ends a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndWish {
@@ -68,6 +89,7 @@ pub enum EndWish {
     Retry,
     RetryAfter(u16),
     GiveUp,
+    FailProbe,
     HandBack,
     Hold,
     Stop,
@@ -89,6 +111,20 @@ pub enum Wish {
     /// The same event at both nodes at once.
     AcceptCopies(bool, NewEventWish),
     Create(bool, Vec<NewJobWish>),
+    Publish(bool, Vec<PublicationWish>),
+    Shut {
+        hook: HookPick,
+        for_s: Option<u16>,
+        stale: bool,
+        foreign: bool,
+    },
+    EndWaiting {
+        hook: HookPick,
+        gives_up: bool,
+        limit: u8,
+    },
+    /// What was published lately goes to a webhook that did not get it.
+    Backfill(HookPick, bool),
     Claim {
         lanes: u16,
         count: u8,

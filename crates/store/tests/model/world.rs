@@ -1,18 +1,20 @@
 //! Who takes part: two tenants, their sources and lanes, and the ids they are given.
 
 use wakepost_domain::approval::ProposalHash;
+use wakepost_domain::circuit::Circuit;
 use wakepost_domain::lane::{LaneId, LaneKey};
 use wakepost_domain::tenant::TenantSettings;
+use wakepost_domain::webhook::{Webhook, WebhookConfig};
 use wakepost_domain::work::{Priority, WorkKind};
-use wakepost_domain::{AuditId, SourceId, TenantId, Timestamp, Ulid};
+use wakepost_domain::{AuditId, SourceId, TenantId, Timestamp, Ulid, WebhookId};
 use wakepost_store::Store;
-use wakepost_store::moves::{AuditEntry, Once, proposal_hash};
+use wakepost_store::moves::{AuditEntry, Once, WebhookRecord, proposal_hash};
 use wakepost_store::vault::Sealed;
 
 /// When a sequence begins: an evening, so that steps of the clock lead to another day.
 pub const BEGINNING: Timestamp = Timestamp::from_secs(1_794_859_200);
 
-/// One tenant, with one source.
+/// One tenant, with one source and two webhooks.
 #[derive(Debug, Clone, Copy)]
 pub struct Party {
     pub tenant: TenantId,
@@ -25,11 +27,40 @@ pub struct Party {
     pub of_api: LaneId,
     pub callbacks: LaneId,
     pub replies: LaneId,
+    pub hooks: [Hook; 2],
+}
+
+/// A webhook, and where its deliveries wait.
+#[derive(Debug, Clone, Copy)]
+pub struct Hook {
+    pub id: WebhookId,
+    pub lane: LaneId,
 }
 
 impl Party {
-    pub fn lanes(&self) -> [LaneId; 5] {
-        [self.of_source, self.let_go, self.of_api, self.callbacks, self.replies]
+    pub fn lanes(&self) -> [LaneId; 7] {
+        let [first, second] = self.hooks.map(|hook| hook.lane);
+        [self.of_source, self.let_go, self.of_api, self.callbacks, self.replies, first, second]
+    }
+
+    /// Its webhooks, as a sequence finds them.
+    pub fn webhooks(&self) -> [WebhookRecord; 2] {
+        self.hooks.map(|hook| webhook(self.tenant, hook))
+    }
+}
+
+fn webhook(tenant: TenantId, hook: Hook) -> WebhookRecord {
+    WebhookRecord {
+        id: hook.id,
+        tenant,
+        lane: hook.lane,
+        config: WebhookConfig { events: vec!["*".to_owned()], ..WebhookConfig::default() },
+        secrets: sealed("secrets"),
+        circuit: Circuit::default(),
+        notices: Vec::new(),
+        shut_until: None,
+        due_at: None,
+        version: 0,
     }
 }
 
@@ -57,6 +88,15 @@ async fn party(store: &dyn Store, tenant: TenantId, number: u8) -> Party {
     let callbacks = LaneKey { kind: WorkKind::Callback, origin: None, ..usual.clone() };
     let replies = LaneKey { kind: WorkKind::Reply, origin: None, ..usual.clone() };
     let lane = async |key: LaneKey| store.lane(key).await.unwrap().id;
+    let mut hooks = Vec::new();
+    for nth in 0..2 {
+        let id = WebhookId::from_bytes([0x20 * number + nth; 16]);
+        let hook = Hook { id, lane: lane(Webhook::lane_key(tenant, id)).await };
+        let audit = Ids::default().audit(BEGINNING, tenant, "webhook.create");
+        let audit = AuditEntry { id: AuditId(id.0), ..audit };
+        store.create_webhook(webhook(tenant, hook), 2, audit, None).await.unwrap();
+        hooks.push(hook);
+    }
     Party {
         tenant,
         source,
@@ -65,6 +105,7 @@ async fn party(store: &dyn Store, tenant: TenantId, number: u8) -> Party {
         of_api: lane(of_api).await,
         callbacks: lane(callbacks).await,
         replies: lane(replies).await,
+        hooks: [hooks[0], hooks[1]],
     }
 }
 

@@ -26,6 +26,7 @@ pub fn settle(scene: &mut Scene<'_>, hand: Hand, end: EndWish, cost: Option<f64>
             Ending::Failed { retryable: true, retry_after: Some(after) }
         }
         EndWish::GiveUp => Ending::Failed { retryable: false, retry_after: None },
+        EndWish::FailProbe => Ending::ProbeFailed,
         EndWish::HandBack => Ending::HandedBack,
         EndWish::Hold => Ending::Held(HeldReason::UnknownKind),
         EndWish::Stop => Ending::Cancelled,
@@ -36,6 +37,7 @@ pub fn settle(scene: &mut Scene<'_>, hand: Hand, end: EndWish, cost: Option<f64>
         result: is_done.then(|| sealed("result")),
         reply: follow_up.as_ref().map(|_| sealed("reply")),
         cost,
+        detail: (end != EndWish::HandBack).then(|| sealed(&format!("how {end:?} went"))),
     };
     let error = (!is_done).then(|| format!("{end:?}"));
     let Call::Settle(settle, ending) = ended(ticket, ending, Guard::Live, error) else {

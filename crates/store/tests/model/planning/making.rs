@@ -88,6 +88,7 @@ impl Scene<'_> {
             dedup_until: now.after(Duration::from_secs(wish.window_s.into())),
             content: Some(sealed(&format!("body of {id}"))),
             job: wish.makes_job.then_some(job),
+            deliveries: Vec::new(),
             receipt,
             retry: None,
             our_fault: None,

@@ -3,6 +3,7 @@
 mod ending;
 mod making;
 mod picking;
+mod publishing;
 mod scheduling;
 
 use std::time::Duration;
@@ -68,6 +69,17 @@ impl Scene<'_> {
             Wish::Create(second, jobs) => {
                 Call::Create(jobs.iter().map(|job| self.job(*second, job)).collect())
             }
+            Wish::Publish(second, events) => {
+                Call::Publish(events.iter().map(|event| self.publication(*second, event)).collect())
+            }
+            Wish::Shut { hook, for_s, stale, foreign } => {
+                self.shut(*hook, *for_s, *stale, *foreign)
+            }
+            Wish::EndWaiting { hook, gives_up, limit } => {
+                let state = if *gives_up { State::DeadLetter } else { State::Cancelled };
+                Call::EndWaiting(self.hook(*hook).lane, state, u32::from(*limit))
+            }
+            Wish::Backfill(hook, ordered) => self.backfill(*hook, *ordered),
             Wish::Claim { lanes, count, lease_s, run_s } => {
                 let all = self.parties.iter().flat_map(|party| party.lanes());
                 let lanes = all.enumerate().filter(|(nth, _)| lanes >> nth & 1 == 1);

@@ -107,6 +107,7 @@ impl Scene<'_> {
         let of_source = of_source.into_iter().flatten().map(|bound| Cap { scope: source, bound });
         let caps: Vec<Cap> = match lane {
             lane if lane == party.callbacks || lane == party.replies => Vec::new(),
+            lane if party.hooks.iter().any(|hook| hook.lane == lane) => Vec::new(),
             lane if lane == party.of_api => tenants.into_iter().collect(),
             _ => tenants.into_iter().chain(of_source).collect(),
         };

@@ -45,7 +45,7 @@ impl Model {
                 let joined = self.items.values().filter(|item| item.joined.contains(&first));
                 joined.map(|item| item.row.id).min()
             }
-            Route::Ignored | Route::Unmapped => None,
+            Route::Ignored | Route::Unmapped | Route::Published => None,
         };
         Accepted::Duplicate { of: first, job }
     }

@@ -48,6 +48,7 @@ fn next(ending: Ending, attempt: i32, max_attempts: i32) -> Next {
         Ending::Failed { .. } => to(State::DeadLetter, RunOutcome::Failed),
         Ending::Expired if is_last => to(State::DeadLetter, RunOutcome::LeaseExpired),
         Ending::Expired => to(State::Retrying, RunOutcome::LeaseExpired),
+        Ending::ProbeFailed => waits(State::Retrying, RunOutcome::Failed),
         Ending::HandedBack => waits(State::Pending, RunOutcome::HandedBack),
         Ending::Held(reason) => Next { held: Some(reason), ..waits(State::Held, RunOutcome::Held) },
         Ending::Proposed => waits(State::AwaitingApproval, RunOutcome::AwaitingApproval),
@@ -78,6 +79,11 @@ impl Model {
             self.cost(ticket.work, cost);
         }
         self.keep(settle);
+        if let Some(detail) = &settle.evidence.detail
+            && next.state != State::Succeeded
+        {
+            self.item(ticket.work).details.insert(ticket.fence, (ticket.run_id(), detail.clone()));
+        }
         let next_in_order = self.end_run(ticket.work, &next, settle.error.as_deref());
         if let Some(follow_up) = &settle.follow_up
             && next.state == State::Succeeded

@@ -34,6 +34,9 @@ impl Model {
 
     /// What can be claimed of a lane, oldest first.
     pub fn ready(&self, lane: &ClaimLane) -> Vec<WorkId> {
+        if self.is_shut(lane.lane) {
+            return Vec::new();
+        }
         let is_ready = |item: &&super::Item| {
             let row = &item.row;
             row.lane == lane.lane && item.waits() && !row.behind && row.run_at <= self.now

@@ -7,6 +7,7 @@ mod conversing;
 mod effects;
 mod ending;
 mod leasing;
+mod publishing;
 mod scheduling;
 mod working;
 
@@ -18,10 +19,12 @@ use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::run::Run;
 use wakepost_domain::work::State;
-use wakepost_domain::{EventId, ScheduleId, SourceId, TenantId, Timestamp, Ulid, WorkId};
+use wakepost_domain::{
+    EventId, RunId, ScheduleId, SourceId, TenantId, Timestamp, Ulid, WebhookId, WorkId,
+};
 use wakepost_store::moves::{
     ApprovalRow, CapScope, CoalesceKey, DedupKey, EffectRow, JobState, OrderKey, ProgressRow,
-    Schedule, WorkRow,
+    Schedule, WebhookRecord, WorkRow,
 };
 use wakepost_store::vault::Sealed;
 
@@ -42,6 +45,7 @@ pub struct Model {
     /// Whose each dedup key is, and until when.
     pub keys: BTreeMap<DedupKey, (Ulid, Timestamp)>,
     pub schedules: BTreeMap<ScheduleId, (Schedule, Sealed)>,
+    pub webhooks: BTreeMap<WebhookId, WebhookRecord>,
     /// When the next start of a scope is due, if they come evenly.
     pub next_starts_ms: BTreeMap<CapScope, i64>,
     /// Runs and cost by source and day.
@@ -68,6 +72,8 @@ pub struct Item {
     pub joined: Vec<EventId>,
     /// Its ended runs that did not succeed, by fence.
     pub runs: BTreeMap<i32, Run>,
+    /// How exactly they went, of those that said so.
+    pub details: BTreeMap<i32, (RunId, Sealed)>,
     pub costs: BTreeMap<i32, f64>,
     pub progress: Vec<ProgressRow>,
     pub kept: Option<JobState>,
@@ -84,6 +90,7 @@ impl Item {
             gathers_until: None,
             joined: Vec::new(),
             runs: BTreeMap::new(),
+            details: BTreeMap::new(),
             costs: BTreeMap::new(),
             progress: Vec::new(),
             kept: None,
@@ -118,6 +125,10 @@ impl Model {
         match call {
             Call::Accept(new) => self.accept(new),
             Call::Create(items) => self.create(items),
+            Call::Publish(events) => self.publish(events),
+            Call::UpdateWebhook(record) => self.update_webhook(record),
+            Call::EndWaiting(lane, state, limit) => self.end_waiting(*lane, *state, *limit),
+            Call::AddDeliveries(tenant, items) => self.add_deliveries(*tenant, items),
             Call::Claim(request) => self.claim(request),
             Call::ClaimOne(worker, item, lane) => self.claim_one(worker, *item, lane),
             Call::Heartbeat(beat) => self.heartbeat(beat),

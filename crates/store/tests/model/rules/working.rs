@@ -1,5 +1,6 @@
 //! Work from outside a run: made, cancelled, released, replayed, purged.
 
+use wakepost_domain::event::Route;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::work::{HeldReason, State, WorkKind};
 use wakepost_domain::{OperationId, TenantId, WorkId};
@@ -136,7 +137,10 @@ impl Model {
         let new = match replay.from {
             ReplayFrom::Work(id) => self.replay_of(replay, id)?,
             ReplayFrom::Event(event, lane) => {
-                let found = self.events.get(&event).filter(|event| event.tenant == replay.tenant);
+                // What was published makes no job.
+                let found = self.events.get(&event).filter(|event| {
+                    event.tenant == replay.tenant && event.route != Route::Published
+                });
                 let subject = found.ok_or(Refused::NotFound)?.subject.clone();
                 let is_of =
                     |item: &Item| item.row.event == Some(event) || item.joined.contains(&event);
@@ -217,6 +221,7 @@ impl Model {
             item.row.purged_by = Some(by);
             item.row.last_error = None;
             item.runs.clear();
+            item.details.clear();
             item.progress.clear();
             item.kept = None;
             purged += 1;

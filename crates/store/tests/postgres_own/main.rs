@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
+mod outbox;
+mod publishing;
+
 use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls};
@@ -133,6 +136,7 @@ fn event(lane: LaneId, at: Timestamp, keys: &[&str]) -> NewEvent {
             callback_lane: None,
             lineage: None,
         }),
+        deliveries: Vec::new(),
         receipt: NewReceipt {
             id: ReceiptId(id(at)),
             tenant: TenantId::DEFAULT,
