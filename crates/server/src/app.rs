@@ -21,7 +21,7 @@ use wakepost_store::sqlite::{Drive, Durability, Sqlite};
 use wakepost_store::vault::Vault;
 use wakepost_store::{Store, StoreError};
 
-use crate::api::{self, KeptStats, hash_key, new_key};
+use crate::api::{self, KeptKeySet, KeptStats, hash_key, new_key};
 use crate::config::{self, Config, MasterKeySource};
 use crate::context::{Context, Hub, NoHub};
 use crate::directory::{Directory, MANY_NODES_TTL};
@@ -34,6 +34,7 @@ use crate::self_webhook::SelfWebhook;
 use crate::system::{SystemClock, SystemEntropy};
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::Tokens;
+use crate::webhooks::{Circuits, Untold};
 use crate::workers;
 use crate::workers::rescue::Aside;
 
@@ -105,7 +106,11 @@ impl App {
             mailer,
             streams: Arc::new(Semaphore::new(limits::STREAMS_MAX)),
             stats: KeptStats::default(),
+            key_set: KeptKeySet::default(),
+            links: Semaphore::new(limits::LINKS_AT_ONCE_MAX),
             metrics: Metrics::default(),
+            untold: Untold::default(),
+            circuits: Circuits::default(),
             last_id: Mutex::new(Ulid::MIN),
             timers_seen: AtomicI64::new(0),
             aside: Aside::default(),

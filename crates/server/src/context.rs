@@ -10,12 +10,12 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wakepost_domain::ports::{Clock, Entropy};
-use wakepost_domain::{KeyId, SourceId, Timestamp, Ulid};
+use wakepost_domain::{KeyId, SourceId, TenantId, Timestamp, Ulid};
 use wakepost_store::Store;
 use wakepost_store::moves::Ledger;
 use wakepost_store::vault::Vault;
 
-use crate::api::KeptStats;
+use crate::api::{KeptKeySet, KeptStats};
 use crate::config::Config;
 use crate::directory::Directory;
 use crate::edge::{Faults, Rates, Rejections};
@@ -25,6 +25,7 @@ use crate::queue::Queue;
 use crate::self_webhook::SelfWebhook;
 use crate::telemetry::metrics::Metrics;
 use crate::tokens::Tokens;
+use crate::webhooks::{Circuits, Untold};
 use crate::workers::rescue::Aside;
 
 /// How far the clock may go back before new ids go back with it. Small steps are common where clocks are kept in time,
@@ -86,6 +87,10 @@ pub struct Context {
     pub hub: Arc<dyn Hub>,
     /// How queues stood a moment ago.
     pub stats: KeptStats,
+    /// Public keys of webhooks, as they were a moment ago.
+    pub key_set: KeptKeySet,
+    /// Places for those who fetch whole events by a link.
+    pub links: Semaphore,
     /// What is counted.
     pub metrics: Metrics,
     /// Where refused requests leave their receipts.
@@ -94,6 +99,10 @@ pub struct Context {
     pub rates: Rates,
     /// What providers were answered badly.
     pub faults: Faults,
+    /// Successes that no circuit was told of yet.
+    pub untold: Untold,
+    /// Whose circuit is being counted.
+    pub circuits: Circuits,
     /// The id that was given out last.
     pub last_id: Mutex<Ulid>,
     /// Runs that the rescuer could not end.
@@ -129,6 +138,13 @@ impl Context {
         self.directory.forget_tenants();
         self.queue.rules_changed();
         self.hub.tell("t");
+    }
+
+    /// A type of event of a tenant changed: this node and the others read it anew. The default tenant's are read by all
+    /// tenants, but kept once.
+    pub fn types_changed(&self, tenant: TenantId) {
+        self.directory.forget_types(tenant);
+        self.hub.tell(&format!("h:{}", tenant.0));
     }
 
     /// A new id for something that happens now. It sorts after all that this node gave out before, unless the clock

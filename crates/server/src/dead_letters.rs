@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{OperationId, SourceId, Timestamp};
+use wakepost_domain::{OperationId, SourceId, Timestamp, WebhookId};
 use wakepost_store::moves::DeadFilter;
 
 use crate::schema;
@@ -22,6 +22,10 @@ pub struct DeadQuery {
     #[param(value_type = Option<schema::SourceId>)]
     #[schema(value_type = Option<schema::SourceId>)]
     pub source: Option<SourceId>,
+    /// Of this webhook.
+    #[param(value_type = Option<schema::WebhookId>)]
+    #[schema(value_type = Option<schema::WebhookId>)]
+    pub webhook: Option<WebhookId>,
     /// Not given up before.
     #[param(value_type = Option<schema::Timestamp>)]
     #[schema(value_type = Option<schema::Timestamp>)]
@@ -39,7 +43,9 @@ impl DeadQuery {
     pub fn open(&self) -> DeadFilter {
         DeadFilter {
             kind: self.kind,
-            source: self.source,
+            // A lane's origin, like a source.
+            source: self.source.or(self.webhook.map(|webhook| SourceId(webhook.0))),
+            lane: None,
             since: self.since,
             until: self.until,
             text: self.q.clone().filter(|text| !text.is_empty()),

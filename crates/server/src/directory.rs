@@ -8,6 +8,7 @@ mod approval;
 mod cache;
 mod policy;
 mod source;
+mod webhook;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use parking_lot::RwLock;
 use wakepost_domain::access::Key;
 use wakepost_domain::lane::{Lane, LaneId, LaneKey};
 use wakepost_domain::tenant::Tenant;
+use wakepost_domain::webhook::Webhook;
 use wakepost_domain::{SourceId, TenantId, limits};
 use wakepost_store::moves::{Page, SourceRecord};
 use wakepost_store::vault::{Slot, Vault};
@@ -25,6 +27,7 @@ use wakepost_store::{Result, Store, StoreError};
 use cache::Cache;
 pub use policy::{Policy, Preflight, Secret};
 pub use source::{LiveSource, sealed_record};
+pub use webhook::{Catalogue, KnownType, misfit, schema, sealed_webhook};
 
 /// How old a copy may be where other nodes change settings too.
 pub const MANY_NODES_TTL: Duration = Duration::from_secs(1);
@@ -43,6 +46,8 @@ pub struct Directory {
     platforms: Cache<String, Arc<[SourceId]>>,
     keys: Cache<[u8; 32], Option<Key>>,
     tenants: Cache<(), Arc<Tenants>>,
+    webhooks: Cache<TenantId, Arc<[Arc<Webhook>]>>,
+    catalogues: Cache<TenantId, Arc<Catalogue>>,
     /// Held by whoever reads all tenants, so that the others wait for that and do not read them too.
     reading_tenants: tokio::sync::Mutex<()>,
     lanes: RwLock<HashMap<LaneKey, Arc<Lane>>>,
@@ -66,6 +71,8 @@ impl Directory {
             platforms: Cache::new(ttl),
             keys: Cache::new(ttl),
             tenants: Cache::new(ttl),
+            webhooks: Cache::new(ttl),
+            catalogues: Cache::new(ttl),
             reading_tenants: tokio::sync::Mutex::default(),
             lanes: RwLock::default(),
             lanes_by_id: RwLock::default(),

@@ -154,6 +154,7 @@ pub async fn call(
     let outbound = OutboundRequest {
         target,
         trust,
+        identity: None,
         method: call.method,
         headers: call.headers,
         body: Bytes::from(call.body),

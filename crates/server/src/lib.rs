@@ -5,12 +5,14 @@
 
 pub mod api;
 pub mod app;
+pub mod backfilling;
 pub mod callbacks;
 pub mod chains;
 pub mod cli;
 pub mod config;
 pub mod context;
 pub mod dead_letters;
+pub mod deliveries;
 pub mod demo;
 pub mod directory;
 pub mod edge;
@@ -18,6 +20,7 @@ pub mod exchange;
 pub mod executors;
 pub mod listener;
 pub mod outbound;
+pub mod publishing;
 pub mod queue;
 pub mod registering;
 pub mod replays;
@@ -30,4 +33,5 @@ pub mod telemetry;
 mod to_the_end;
 pub mod tokens;
 pub mod view;
+pub mod webhooks;
 pub mod workers;

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use wakepost_domain::executor::Executor;
 use wakepost_domain::fair::{Take, Turns, Wanted};
 use wakepost_domain::lane::{Lane, LaneId};
+use wakepost_domain::work::WorkKind;
 use wakepost_domain::{SourceId, TenantId};
 use wakepost_store::moves::{ClaimLane, ClaimRequest, Claimed};
 use wakepost_store::{Result, Store, failpoint};
@@ -39,6 +40,8 @@ const ROUNDS_MAX: usize = 8;
 /// What a worker asks for.
 #[derive(Debug, Clone)]
 pub struct Ask {
+    /// Of this kind of work only.
+    pub kind: WorkKind,
     /// The worker's name.
     pub worker: String,
     /// At most this many.
@@ -58,7 +61,8 @@ pub struct Ask {
 impl Ask {
     fn wants(&self, lane: &Lane) -> bool {
         let key = &lane.key;
-        self.tenant.is_none_or(|tenant| tenant == key.tenant)
+        self.kind == key.kind
+            && self.tenant.is_none_or(|tenant| tenant == key.tenant)
             && self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&key.name))
             && self.sources.as_ref().is_none_or(|sources| {
                 key.origin.is_some_and(|origin| sources.contains(&SourceId(origin)))
@@ -92,7 +96,7 @@ struct Rings {
     fired: Turns,
     waiting: Waiting,
     /// How the items of each lane run that no worker asks for.
-    executors: HashMap<LaneId, Executor>,
+    executors: HashMap<LaneId, Rule>,
     /// Lanes that were asked while a bound on running items applied: a freed place brings them back.
     parked: HashMap<TenantId, HashSet<LaneId>>,
     /// Lanes that a rate or a budget lets nothing start of before a known moment.
@@ -112,17 +116,17 @@ impl Rings {
     fn plan(&mut self, way: Way, max: u32, places: &Places<'_>) -> Vec<Take> {
         let Rings { pushed, fired, executors, .. } = self;
         let turns = if way == Way::Fired { fired } else { pushed };
-        let free = |lane: LaneId| executors.get(&lane).map_or(0, places);
+        let free = |lane: LaneId| executors.get(&lane).map_or(0, |rule| places(lane, rule));
         let wanted = |lane: &Lane| free(lane.id) > 0;
         let mut plan = turns.plan(max, Wanted { tenant: None, lane: Some(&wanted) });
         let mut taken: HashMap<&Executor, usize> = HashMap::new();
         for take in &mut plan {
-            let Some(executor) = executors.get(&take.lane) else {
+            let Some(rule) = executors.get(&take.lane) else {
                 continue;
             };
-            let used = taken.entry(executor).or_default();
-            take.count =
-                take.count.min(u32::try_from(places(executor).saturating_sub(*used)).unwrap_or(0));
+            let used = taken.entry(&rule.executor).or_default();
+            let free = places(take.lane, rule).saturating_sub(*used);
+            take.count = take.count.min(u32::try_from(free).unwrap_or(0));
             *used += take.count as usize;
         }
         plan.retain(|take| take.count > 0);
@@ -130,8 +134,17 @@ impl Rings {
     }
 }
 
-/// How many more items of an executor this node can run.
-pub type Places<'a> = dyn Fn(&Executor) -> usize + Sync + 'a;
+/// How the items of a lane run that this node starts itself.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// What runs them.
+    pub executor: Executor,
+    /// How many of them this node has under way at once, where that is bounded.
+    pub at_once: Option<usize>,
+}
+
+/// How many more items of a lane this node can run.
+pub type Places<'a> = dyn Fn(LaneId, &Rule) -> usize + Sync + 'a;
 
 /// A claimed item, with its lane and the rules for it.
 pub type Pushed = (Claimed, Arc<Lane>, Policy);
@@ -228,7 +241,8 @@ impl Queue {
             rings.waiting.wake(lane, count);
             return true;
         }
-        rings.executors.insert(lane.id, policy.executor);
+        let Policy { executor, at_once, .. } = policy;
+        rings.executors.insert(lane.id, Rule { executor, at_once });
         match way {
             Way::Fired => self.fired.notify_one(),
             _ => self.pushed.notify_one(),

@@ -69,6 +69,7 @@ impl EventQuery {
             }
         };
         Ok(EventFilter {
+            published: false,
             sources,
             event_type: self.event_type,
             status: self.status,

@@ -17,7 +17,8 @@ use wakepost_domain::executor::BUDGET_S_MAX;
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN};
 use wakepost_domain::work::WorkKind as Kind;
 use wakepost_domain::{
-    access, approval, backoff, budget, cron, effect, limits, receipt, run, thread, work,
+    access, approval, backoff, budget, cron, effect, event_type, limits, receipt, run, thread,
+    webhook, work,
 };
 
 macro_rules! described {
@@ -51,6 +52,25 @@ described! {
     ReceiptId: id(wakepost_domain::ReceiptId::PREFIX, "One request that was received.");
     AuditId: id(wakepost_domain::AuditId::PREFIX, "One operator's action.");
     ScheduleId: id(wakepost_domain::ScheduleId::PREFIX, "One schedule.");
+    WebhookId: id(wakepost_domain::WebhookId::PREFIX, "One subscription.");
+    WebhookMode: words("How deliveries reach their receiver.", [webhook::Mode::Push, webhook::Mode::Pull]);
+    SignatureKind: words("How deliveries are signed.", [webhook::Signature::Hmac, webhook::Signature::Ed25519]);
+    WebhookAuth: OneOfBuilder::new()
+        .item(credentials("bearer", &["token"]))
+        .item(credentials("basic", &["username", "password"]))
+        .item(credentials("mtls", &["cert", "key"]))
+        .description(Some("Credentials beside the signature: a bearer token, a name and password, or a client certificate in PEM."));
+    CircuitSettings: ObjectBuilder::new()
+        .property("failures", whole("So many failures in a row open it; 0: nothing does.", 0, 1000))
+        .property("rate", ObjectBuilder::new().schema_type(Type::Number).minimum(Some(0.0)).maximum(Some(1.0))
+            .description(Some("So does a larger share of failures, …")))
+        .property("min", whole("… of at least so many tries, …", 1, 100_000))
+        .property("window_s", whole("… within this time.", 12, 86_400))
+        .property("open_s", whole("How long it stays open before one delivery is tried.", 2, 86_400))
+        .property("close_after", whole("So many successes in a row close it then.", 1, 100))
+        .property("disable_after_s", whole("So long after the first opening that no close followed, the webhook is disabled.", 60, 7_776_000))
+        .additional_properties(Some(AdditionalProperties::FreeForm(false)))
+        .description(Some("When a circuit opens and closes."));
     Cron: bounded("Wall times, as in cron; or a word such as `@daily`.", cron::CRON_CHARS_MAX);
     OperationId: id(wakepost_domain::OperationId::PREFIX, "One piece of bulk work.");
     JobId: id(Kind::Job.id_prefix(), "One job.");
@@ -65,6 +85,9 @@ described! {
         .pattern(Some("^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"));
     FixtureName: text("A name of small letters, digits, dots, dashes and underscores.")
         .pattern(Some("^[a-z0-9][a-z0-9._-]{0,99}$"));
+    EventTypeName: text("A type of event: lower-case words joined by dots, such as `order.created`.")
+        .max_length(Some(event_type::NAME_BYTES_MAX))
+        .pattern(Some("^[a-z][a-z0-9_]*(\\.[a-z][a-z0-9_]*)+$"));
     Name: bounded("A free name of visible characters.", limits::NAME_CHARS_MAX);
     Key: bounded("A key or subject of visible characters.", limits::KEY_CHARS_MAX);
     Note: bounded("Who does it, and why. It stays in the audit trail.", limits::NOTE_CHARS_MAX);
@@ -74,6 +97,11 @@ described! {
         .min_items(Some(1))
         .max_items(Some(limits::ATTEMPTS_MAX as usize))
         .description(Some("How long a failed job waits, attempt by attempt."));
+    Retries: ArrayBuilder::new()
+        .items(whole("Seconds.", 0, backoff::DELAY_MAX.as_secs()))
+        .min_items(Some(1))
+        .max_items(Some(webhook::RETRIES_MAX))
+        .description(Some("How long each attempt at a delivery waits, the first one included."));
     LeaseSeconds: whole("How long a lease lasts.", LEASE_MIN.as_secs(), LEASE_MAX.as_secs());
     LeaseMax: whole("How many jobs at most; 1 if left out.", 1, u64::from(limits::LEASE_MAX))
         .default(Some(1.into()));
@@ -181,6 +209,17 @@ fn words<T: Serialize>(description: &str, all: impl IntoIterator<Item = T>) -> O
     let words =
         all.into_iter().map(|word| serde_json::to_value(word).expect("a word is plain data"));
     text(description).enum_values(Some(words))
+}
+
+/// Credentials of one kind.
+fn credentials(kind: &str, fields: &[&str]) -> ObjectBuilder {
+    let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some([kind]));
+    let object = ObjectBuilder::new().property("type", word).required("type");
+    let text = || ObjectBuilder::new().schema_type(Type::String);
+    let all = fields
+        .iter()
+        .fold(object, |object, field| object.property(*field, text()).required(*field));
+    all.additional_properties(Some(AdditionalProperties::FreeForm(false)))
 }
 
 fn executor(kind: &str, field: Option<&str>) -> ObjectBuilder {

@@ -210,6 +210,7 @@ pub async fn call(context: &Context, item: Item, timeout: Duration) -> Result<An
     let request = OutboundRequest {
         target,
         trust: Trust::Trusted,
+        identity: None,
         method: Method::POST,
         headers: HeaderMap::from_iter([
             (header::AUTHORIZATION, bearer),

@@ -17,6 +17,11 @@ const LEASE_PREFIX: &str = "lt_";
 const JOB_KEY_PREFIX: &str = "wpj_";
 const TASK_PREFIX: &str = "wpt_";
 const CHAIN_PREFIX: &str = "wpc_";
+const PORTAL_PREFIX: &str = "wpp_";
+/// A link to a whole event says whose delivery it is for, and which.
+const LINK_BYTES: usize = 4 + 16;
+/// A portal's key says whose it is, and until when.
+const PORTAL_BYTES: usize = 4 + 8;
 /// A task token says whose job it is for, which, and until when.
 const TASK_BYTES: usize = 4 + 16 + 8;
 /// A chain's link says whose job it is, which, and how many led to it.
@@ -25,11 +30,14 @@ const CHAIN_BYTES: usize = 4 + 16 + 4;
 /// Signs and reads tokens. Every node with the same master key reads the others'.
 pub struct Tokens {
     lease: hmac::Key,
+    delivery: hmac::Key,
     job: hmac::Key,
     executor: hmac::Key,
     callback: hmac::Key,
     task: hmac::Key,
     chain: hmac::Key,
+    link: hmac::Key,
+    portal: hmac::Key,
 }
 
 impl std::fmt::Debug for Tokens {
@@ -44,11 +52,14 @@ impl Tokens {
         let key = |purpose| hmac::Key::new(hmac::HMAC_SHA256, &master.derive(purpose));
         Tokens {
             lease: key("wakepost lease tokens"),
+            delivery: key("wakepost delivery lease tokens"),
             job: key("wakepost job keys"),
             executor: key("wakepost executor secrets"),
             callback: key("wakepost callback secrets"),
             task: key("wakepost task tokens"),
             chain: key("wakepost chains"),
+            link: key("wakepost event links"),
+            portal: key("wakepost portals"),
         }
     }
 
@@ -71,6 +82,16 @@ impl Tokens {
     /// What a lease token says, if it is one of ours.
     pub fn read_lease(&self, token: &str) -> Option<Ticket> {
         open(&self.lease, LEASE_PREFIX, token).as_ref().map(Ticket::from_bytes)
+    }
+
+    /// The lease token of a claimed delivery, which is worth nothing for what is done to jobs.
+    pub fn delivery_lease(&self, ticket: &Ticket) -> String {
+        seal(&self.delivery, LEASE_PREFIX, &ticket.to_bytes())
+    }
+
+    /// What a delivery's lease token says, if it is one of ours.
+    pub fn read_delivery_lease(&self, token: &str) -> Option<Ticket> {
+        open(&self.delivery, LEASE_PREFIX, token).as_ref().map(Ticket::from_bytes)
     }
 
     /// A worker key for one job, which is worth nothing once the lease is over.
@@ -101,6 +122,40 @@ impl Tokens {
             work: WorkId::from_bytes(bytes[4..20].try_into().expect("sixteen bytes")),
         };
         (now < Timestamp::from_millis(until)).then_some(item)
+    }
+
+    /// What a link to a delivery's whole event ends with: the same for the same delivery, always.
+    pub fn event_link(&self, tenant: TenantId, delivery: WorkId) -> String {
+        let mut bytes = [0u8; LINK_BYTES];
+        bytes[..4].copy_from_slice(&tenant.0.to_be_bytes());
+        bytes[4..].copy_from_slice(&delivery.to_bytes());
+        seal(&self.link, "", &bytes)
+    }
+
+    /// Which delivery such a link is for, if it is one of ours.
+    pub fn read_event_link(&self, token: &str) -> Option<Item> {
+        let bytes: [u8; LINK_BYTES] = open(&self.link, "", token)?;
+        Some(Item {
+            tenant: TenantId(i32::from_be_bytes(bytes[..4].try_into().expect("four bytes"))),
+            work: WorkId::from_bytes(bytes[4..].try_into().expect("sixteen bytes")),
+        })
+    }
+
+    /// A key that opens a tenant's portal for a while.
+    pub fn portal(&self, tenant: TenantId, until: Timestamp) -> String {
+        let mut bytes = [0u8; PORTAL_BYTES];
+        bytes[..4].copy_from_slice(&tenant.0.to_be_bytes());
+        bytes[4..].copy_from_slice(&until.as_millis().to_be_bytes());
+        seal(&self.portal, PORTAL_PREFIX, &bytes)
+    }
+
+    /// Whose portal a key opens, and until when, if it is one of ours and not over.
+    pub fn read_portal(&self, token: &str, now: Timestamp) -> Option<(TenantId, Timestamp)> {
+        let bytes: [u8; PORTAL_BYTES] = open(&self.portal, PORTAL_PREFIX, token)?;
+        let until = i64::from_be_bytes(bytes[4..].try_into().expect("eight bytes"));
+        let until = Timestamp::from_millis(until);
+        let tenant = TenantId(i32::from_be_bytes(bytes[..4].try_into().expect("four bytes")));
+        (now < until).then_some((tenant, until))
     }
 
     /// What an agent passes on, so that what it asks for knows which job led to it.
@@ -206,6 +261,19 @@ mod tests {
         }
         let other = Tokens::new(&MasterKey::new([2; 32]));
         assert_eq!(other.read_chain(&token), None);
+    }
+
+    #[test]
+    fn a_portals_key_is_for_one_tenant_and_a_while() {
+        let tokens = Tokens::new(&MasterKey::new([1; 32]));
+        let at = Timestamp::from_millis;
+        let token = tokens.portal(TenantId(3), at(1000));
+        assert_eq!(tokens.read_portal(&token, at(999)), Some((TenantId(3), at(1000))));
+        assert_eq!(tokens.read_portal(&token, at(1000)), None);
+        assert_eq!(tokens.read_portal(&token.to_lowercase(), at(1)), None);
+        let link = tokens.event_link(TenantId(3), WorkId(Ulid::MAX));
+        assert_eq!(tokens.read_event_link(&link).map(|item| item.tenant), Some(TenantId(3)));
+        assert_eq!(tokens.read_event_link(&link[1..]), None);
     }
 
     #[test]

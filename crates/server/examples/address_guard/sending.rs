@@ -38,6 +38,7 @@ impl Sender {
         let request = OutboundRequest {
             target,
             trust,
+            identity: None,
             method: Method::POST,
             headers: HeaderMap::new(),
             body: Bytes::from_static(b"{}"),

@@ -1,4 +1,4 @@
-//! Who is calling: a key of ours, or a key that lives as long as one lease.
+//! Who is calling: a key of ours, a key that lives as long as one lease, or whoever was given a portal link.
 
 use aws_lc_rs::digest;
 use http::HeaderMap;
@@ -14,7 +14,7 @@ use crate::context::Context;
 /// A caller whose key was checked.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The key's id, or the job it was made for.
+    /// The key's id, the job it was made for, or which portal link.
     pub name: String,
     /// What it may do.
     pub role: Role,
@@ -39,6 +39,15 @@ impl Caller {
                 key: None,
             });
         }
+        if let Some((tenant, _)) = context.tokens.read_portal(secret, context.now()) {
+            return Ok(Caller {
+                name: portal_name(secret),
+                role: Role::Subscriber,
+                reach: Reach::Tenant(tenant),
+                ticket: None,
+                key: None,
+            });
+        }
         let key =
             context.directory.key(hash_key(secret)).await?.ok_or_else(ApiError::unauthorized)?;
         if key.expires_at.is_some_and(|end| end <= context.now()) {
@@ -53,10 +62,17 @@ impl Caller {
         })
     }
 
-    /// Refuses a caller without the right. A job's own key is good only for calls about its lease.
-    pub fn need(&self, right: Right) -> Result<(), ApiError> {
-        let allowed = self.role.may(right) && (self.ticket.is_none() || right == Right::Work);
-        if allowed { Ok(()) } else { Err(ApiError::forbidden()) }
+    /// Whether the caller has the right. A job's own key is good only for calls about its lease.
+    fn may(&self, right: Right) -> bool {
+        self.role.may(right) && (self.ticket.is_none() || right == Right::Work)
+    }
+
+    /// Refuses a caller without any of these rights.
+    pub fn need_any(&self, rights: &[Right]) -> Result<(), ApiError> {
+        match rights.iter().any(|right| self.may(*right)) {
+            true => Ok(()),
+            false => Err(ApiError::forbidden()),
+        }
     }
 
     /// Whether the caller reaches a tenant.
@@ -89,6 +105,11 @@ pub fn hash_key(secret: &str) -> [u8; 32] {
         .as_ref()
         .try_into()
         .expect("SHA-256 has 32 bytes")
+}
+
+/// What the audit trail calls a portal link: enough to know it by, and no help to anybody without it.
+pub fn portal_name(token: &str) -> String {
+    format!("portal:{}", hex::encode(&hash_key(token)[..8]))
 }
 
 /// A new secret for a key.

@@ -123,7 +123,12 @@ pub async fn read(body: Body, headers: &HeaderMap) -> Result<Bytes, ApiError> {
 impl Call {
     /// Refuses a caller without the right.
     pub fn need(&self, right: Right) -> Result<(), ApiError> {
-        self.caller.need(right)
+        self.caller.need_any(&[right])
+    }
+
+    /// Refuses a caller without any of these rights.
+    pub fn need_any(&self, rights: &[Right]) -> Result<(), ApiError> {
+        self.caller.need_any(rights)
     }
 
     /// Whether a worker calls, who sees of a job no more than its run.

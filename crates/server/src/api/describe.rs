@@ -168,6 +168,8 @@ sets! {
     Keyed: [400, 401, 403, 408, 413, 422, 500, 503];
     /// What a call without a key, but with a token and a body, can meet.
     Bare: [400, 401, 408, 413, 422, 500, 503];
+    /// What a call without a key and a body can meet.
+    Unkeyed: [500, 503];
     /// The thing, or the tenant, may not be there.
     Missing: [404];
     /// The move may not be possible, or the name be taken.

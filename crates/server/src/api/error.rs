@@ -124,6 +124,9 @@ impl From<StoreError> for ApiError {
                 "what is proposed now is not that: look at it again",
             ),
             StoreError::InvalidState(_) => ApiError::invalid_state(text),
+            StoreError::Mismatch(_) => {
+                ApiError::new(StatusCode::CONFLICT, "idempotency_mismatch", text)
+            }
             StoreError::NotFound => ApiError::not_found(),
             StoreError::Exists(_) => ApiError::new(StatusCode::CONFLICT, "already_exists", text),
             StoreError::Limit(_) => ApiError::new(StatusCode::CONFLICT, "limit_reached", text),

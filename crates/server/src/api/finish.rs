@@ -97,6 +97,7 @@ async fn completed(
             .map(|result| key.seal(Slot::JobResult(ticket.work), result.get().as_bytes())),
         reply: reply.map(|reply| key.seal(Slot::Reply(ticket.work), reply.as_bytes())),
         cost,
+        detail: None,
     };
     let follow_up = follow_up.map(Box::new);
     Ok(End { ticket, ending: Ending::Succeeded, error: None, evidence, follow_up, expanded: None })

@@ -220,7 +220,10 @@ pub async fn shown_row(
 /// The event with this id; another tenant's is not found.
 pub async fn find(call: &Call, tenant: &Tenant, id: &str) -> Result<Event, ApiError> {
     let id: EventId = id.parse().map_err(|_| ApiError::not_found())?;
-    call.context.store.event(tenant.id, id).await?.ok_or_else(ApiError::not_found)
+    let found = call.context.store.event(tenant.id, id).await?;
+    // What the tenant published itself has a list of its own.
+    let found = found.filter(|event| event.route != Route::Published);
+    found.ok_or_else(ApiError::not_found)
 }
 
 /// Shows one event and its whole story.
@@ -305,7 +308,7 @@ fn accepted_receipt(event: &Event) -> ReceiptView {
         event_id: Some(event.id),
         received_at: event.received_at,
         verdict: match event.route {
-            Route::Job | Route::Joined => Verdict::Accepted,
+            Route::Job | Route::Joined | Route::Published => Verdict::Accepted,
             Route::Ignored => Verdict::Ignored,
             Route::Unmapped => Verdict::Unmapped,
         },

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 use wakepost_domain::access::{Reach, Right};
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN, Ticket};
-use wakepost_domain::work::State;
+use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{RunId, SourceId, Timestamp, limits};
 use wakepost_store::StoreError;
 use wakepost_store::moves::{Claimed, Heartbeat, Progress};
@@ -86,15 +86,7 @@ pub async fn lease(call: Call) -> Result<Response, ApiError> {
     };
     let body: LeaseBody = call.body()?;
     check_name("worker", &body.worker)?;
-    let max = body.max.unwrap_or(1);
-    if !(1..=limits::LEASE_MAX).contains(&max) {
-        return Err(ApiError::field("max", format!("must be from 1 to {}", limits::LEASE_MAX)));
-    }
-    let wait = Duration::from_secs(body.wait_s.unwrap_or(0));
-    if wait > limits::LEASE_WAIT_MAX {
-        return Err(ApiError::field("wait_s", "must be from 0 to 30"));
-    }
-    let lease = seconds("lease_s", body.lease_s)?;
+    let LeaseWish { max, wait, lease } = LeaseWish::read(body.max, body.wait_s, body.lease_s)?;
     for (field, count) in [
         ("kinds", body.kinds.as_ref().map(Vec::len)),
         ("sources", body.sources.as_ref().map(Vec::len)),
@@ -104,6 +96,7 @@ pub async fn lease(call: Call) -> Result<Response, ApiError> {
         }
     }
     let mut ask = Ask {
+        kind: WorkKind::Job,
         worker: body.worker,
         max,
         wait,
@@ -144,7 +137,37 @@ async fn handed_out(context: &Context, claimed: Vec<Pushed>) -> Result<Vec<Value
     Ok(preflight::hand_out(context, claimed.into_iter().zip(jobs).collect()).await)
 }
 
-fn seconds(field: &str, value: Option<u64>) -> Result<Option<Duration>, ApiError> {
+/// How many, how long to wait for the first, and for how long.
+pub struct LeaseWish {
+    /// How many at most.
+    pub max: u32,
+    /// How long to wait.
+    pub wait: Duration,
+    /// How long the leases last, if that was said.
+    pub lease: Option<Duration>,
+}
+
+impl LeaseWish {
+    /// Checks what was asked for.
+    pub fn read(
+        max: Option<u32>,
+        wait_s: Option<u64>,
+        lease_s: Option<u64>,
+    ) -> Result<LeaseWish, ApiError> {
+        let max = max.unwrap_or(1);
+        if !(1..=limits::LEASE_MAX).contains(&max) {
+            return Err(ApiError::field("max", format!("must be from 1 to {}", limits::LEASE_MAX)));
+        }
+        let wait = Duration::from_secs(wait_s.unwrap_or(0));
+        if wait > limits::LEASE_WAIT_MAX {
+            return Err(ApiError::field("wait_s", "must be from 0 to 30"));
+        }
+        Ok(LeaseWish { max, wait, lease: seconds("lease_s", lease_s)? })
+    }
+}
+
+/// How long a lease shall last.
+pub fn seconds(field: &str, value: Option<u64>) -> Result<Option<Duration>, ApiError> {
     let Some(duration) = value.map(Duration::from_secs) else {
         return Ok(None);
     };

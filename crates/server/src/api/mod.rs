@@ -9,9 +9,13 @@ mod auth;
 mod call;
 mod cancelling;
 mod dead_letters;
+mod deliveries;
 mod describe;
 mod effects;
 mod error;
+mod event_links;
+mod event_types;
+mod events;
 mod export;
 mod finish;
 mod fixtures;
@@ -20,6 +24,7 @@ mod inbox;
 mod integrations;
 mod job_events;
 mod jobs;
+mod key_set;
 mod keys;
 mod lease;
 mod many;
@@ -27,8 +32,10 @@ mod once;
 mod openapi;
 mod operations;
 mod page;
+mod portal;
 mod process_task;
 mod providers;
+mod pulling;
 mod replies;
 mod schedules;
 mod shapes;
@@ -38,6 +45,7 @@ mod stream;
 mod tenants;
 mod ticket;
 mod upkeep;
+mod webhooks;
 mod work;
 
 use std::sync::Arc;
@@ -50,6 +58,7 @@ use crate::context::Context;
 
 pub use auth::{hash_key, new_key};
 pub use error::ApiError;
+pub use key_set::Kept as KeptKeySet;
 pub use stats::Kept as KeptStats;
 
 /// All routes of the API.
@@ -126,17 +135,45 @@ fn routes() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(jobs::replay))
         .routes(routes!(schedules::list, schedules::create))
         .routes(routes!(schedules::show, schedules::update, schedules::remove))
+        .routes(routes!(event_types::list, event_types::create))
+        .routes(routes!(event_types::show, event_types::put, event_types::remove))
+        .routes(routes!(portal::create_link))
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::replay_many))
         .routes(routes!(dead_letters::export))
         .routes(routes!(dead_letters::purge))
         .routes(routes!(dead_letters::show))
         .routes(routes!(dead_letters::replay))
+        .routes(routes!(webhooks::list, webhooks::create))
+        .routes(routes!(webhooks::show, webhooks::update, webhooks::remove))
+        .routes(routes!(webhooks::moves::test))
+        .routes(routes!(webhooks::moves::rotate))
+        .routes(routes!(webhooks::moves::revoke_previous))
+        .routes(routes!(webhooks::moves::pause))
+        .routes(routes!(webhooks::moves::resume))
+        .routes(routes!(webhooks::moves::enable))
+        .routes(routes!(webhooks::moves::disable))
+        .routes(routes!(webhooks::moves::recover))
+        .routes(routes!(webhooks::moves::backfill))
+        .routes(routes!(webhooks::moves::deliveries))
+        .routes(routes!(webhooks::moves::stats))
+        .routes(routes!(pulling::lease))
+        .routes(routes!(events::list, events::publish))
+        .routes(routes!(events::show))
+        .routes(routes!(events::deliveries))
+        .routes(routes!(deliveries::show))
+        .routes(routes!(deliveries::replay))
+        .routes(routes!(pulling::ack))
+        .routes(routes!(pulling::nack))
+        .routes(routes!(pulling::heartbeat))
         .routes(routes!(stats::show))
         .routes(routes!(upkeep::sweep));
     OpenApiRouter::default()
         .nest("/api/v1", api)
         .merge(by_platform())
+        .routes(routes!(event_links::show))
+        .routes(routes!(portal::page))
+        .routes(routes!(key_set::show))
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))
         .routes(routes!(health::metrics))

@@ -36,6 +36,9 @@ use crate::{edge, schema};
         (name = "leases", description = "What workers call: lease, heartbeat, checkpoint, progress, finish."),
         (name = "effects", description = "The side-effect ledger: ask before acting, say how it went."),
         (name = "schedules", description = "Jobs that are made again and again."),
+        (name = "webhooks", description = "Who hears of published events, and the types of these."),
+        (name = "events", description = "What was published, and what became of it."),
+        (name = "deliveries", description = "Published events on their way to one webhook each."),
         (name = "dead letters", description = "What was given up after the last try."),
         (name = "keys", description = "API keys."),
         (name = "tenants", description = "Tenants, and the audit trail."),
@@ -51,7 +54,7 @@ impl Modify for Shared {
         use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
         let bearer = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
-            .description(Some("An API key, or the key a pushed job gets with its lease."));
+            .description(Some("An API key, the key a pushed job gets with its lease, or what a portal link ends with."));
         let components = api.components.get_or_insert_default();
         components.add_security_scheme("bearer", SecurityScheme::Http(bearer.build()));
         components.schemas.extend(schema::all());

@@ -49,7 +49,8 @@ struct OperationView {
     /// Its id.
     #[schema(value_type = schema::OperationId)]
     id: OperationId,
-    /// What is done to each: `inbox_replay`, `dead_letter_replay` or `dead_letter_purge`.
+    /// What is done to each: `inbox_replay`, `dead_letter_replay`, `dead_letter_purge`, `webhook_recover` or
+    /// `webhook_backfill`.
     #[schema(value_type = String)]
     kind: OperationKind,
     /// `running` or `succeeded`.

@@ -33,20 +33,28 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::
 impl PageQuery {
     /// The page that was asked for.
     pub fn page(&self) -> Result<Page<Ulid>, ApiError> {
+        Ok(Page { limit: self.limit()?, before: self.cursor(read)? })
+    }
+
+    /// The page that was asked for of a list by name: how many rows, and the name they come after.
+    pub fn page_by_name(&self) -> Result<(usize, Option<String>), ApiError> {
+        Ok((self.limit()? as usize, self.cursor(read_name)?))
+    }
+
+    fn limit(&self) -> Result<u32, ApiError> {
         let limit = self.limit.unwrap_or(limits::PAGE_DEFAULT);
-        if !(1..=limits::PAGE_MAX).contains(&limit) {
-            return Err(ApiError::field(
-                "limit",
-                format!("must be from 1 to {}", limits::PAGE_MAX),
-            ));
+        match (1..=limits::PAGE_MAX).contains(&limit) {
+            true => Ok(limit),
+            false => {
+                Err(ApiError::field("limit", format!("must be from 1 to {}", limits::PAGE_MAX)))
+            }
         }
-        let before = match &self.cursor {
-            None => None,
-            Some(text) => Some(read(text).ok_or_else(|| {
-                ApiError::field("cursor", "is not a cursor of this list; take next_cursor as it is")
-            })?),
-        };
-        Ok(Page { before, limit })
+    }
+
+    fn cursor<T>(&self, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, ApiError> {
+        let wrong = "is not a cursor of this list; take next_cursor as it is";
+        let read = |text: &String| read(text).ok_or_else(|| ApiError::field("cursor", wrong));
+        self.cursor.as_ref().map(read).transpose()
     }
 }
 
@@ -55,11 +63,16 @@ fn read(text: &str) -> Option<Ulid> {
     Some(Ulid::from_bytes(bytes))
 }
 
+fn read_name(text: &str) -> Option<String> {
+    let name = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+    Some(name).filter(|name| !name.is_empty())
+}
+
 /// A page of a list.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(bound = "T: ToSchema")]
 pub struct Listed<T> {
-    /// The rows, newest first.
+    /// The rows, newest first; what has only a name, by name.
     #[schema(schema_with = schema::rows::<T>)]
     data: Vec<T>,
     /// Where the next page begins, if there may be one.
@@ -72,6 +85,11 @@ pub fn listed<T>(rows: Vec<T>, last: Option<Ulid>, limit: u32) -> Listed<T> {
         .filter(|_| rows.len() >= limit as usize)
         .map(|last| URL_SAFE_NO_PAD.encode(last.to_bytes()));
     Listed { data: rows, next_cursor: next }
+}
+
+/// A page of a list by name, and the last name on it, if there are more.
+pub fn listed_by_name<T>(rows: Vec<T>, last: Option<&str>) -> Listed<T> {
+    Listed { data: rows, next_cursor: last.map(|name| URL_SAFE_NO_PAD.encode(name)) }
 }
 
 /// A page of a list that is short enough to be read whole. `place`: what it is sorted by, largest first.

@@ -97,7 +97,7 @@ async fn run(context: &Arc<Context>, item: Item, row: WorkRow) -> Result<bool, A
     if !row.state.is_claimable() || !matches!(policy.executor, Executor::SelfWebhook { .. }) {
         return Ok(false);
     }
-    let place = context.places.take(policy.executor.runner());
+    let place = context.places.take(policy.executor.runner(), None);
     let place = place.filter(|_| !context.stop.is_cancelled()).ok_or_else(no_place)?;
     let Some(claimed) = context.queue.claim_one(worker_name(), item, lane, policy).await? else {
         return Ok(false);
@@ -106,7 +106,7 @@ async fn run(context: &Arc<Context>, item: Item, row: WorkRow) -> Result<bool, A
     let context = context.clone();
     // A caller that hangs up does not end the run, and a stop waits for it.
     let running = context.tasks.clone().spawn(async move {
-        executors::run(&context, claimed).await;
+        executors::run(&context, claimed, None).await;
         drop(place);
         context.queue.push_place_free();
     });

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use wakepost_domain::access::{Reach, Right};
 use wakepost_domain::executor::Executor;
 use wakepost_domain::tenant::{Tenant, TenantSettings, is_slug};
-use wakepost_domain::{AuditId, TenantId, Timestamp, Ulid};
+use wakepost_domain::{AuditId, TenantId, Timestamp, Ulid, limits, webhook};
 use wakepost_store::StoreError;
 use wakepost_store::moves::AuditRow;
 
@@ -17,7 +17,7 @@ use super::error::ApiError;
 use super::once;
 use super::page::{Listed, PageQuery, cut, listed};
 use super::sources::check_executor;
-use super::work::{check_attempts, check_backoff, check_name, check_rate};
+use super::work::{check_attempts, check_backoff, check_name, check_rate, check_retries};
 use crate::config::Config;
 use crate::directory::Secret;
 use crate::schema;
@@ -60,6 +60,18 @@ struct Fields {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<schema::Backoff>)]
     backoff_s: Option<Option<Vec<u64>>>,
+    /// Whether only events of registered types may be published.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<bool>)]
+    strict_types: Option<Option<bool>>,
+    /// How many webhooks it may have; 20 if left out.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u32>, maximum = 1000)]
+    max_webhooks: Option<Option<u32>>,
+    /// How long each attempt at a delivery waits; the first stands before the first attempt.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<schema::Retries>)]
+    retry_s: Option<Option<Vec<u64>>>,
 }
 
 schema::requiring!(NewTenant: Fields, ["slug", "name"]);
@@ -82,6 +94,11 @@ impl Fields {
         }
         check_attempts("max_attempts", self.max_attempts.flatten())?;
         check_backoff(self.backoff_s.as_ref().and_then(Option::as_deref))?;
+        check_retries("retry_s", self.retry_s.as_ref().and_then(Option::as_deref))?;
+        let most = limits::WEBHOOKS_PER_TENANT_MAX;
+        if self.max_webhooks.flatten().is_some_and(|webhooks| webhooks > most) {
+            return Err(ApiError::field("max_webhooks", format!("must be from 0 to {most}")));
+        }
         settings.weight = self.weight.unwrap_or(settings.weight);
         settings.concurrency = self.concurrency.unwrap_or(settings.concurrency);
         settings.rate_per_s = self.rate_per_s.unwrap_or(settings.rate_per_s);
@@ -91,6 +108,11 @@ impl Fields {
         }
         if let Some(backoff) = self.backoff_s {
             settings.backoff_s = backoff;
+        }
+        settings.strict_types = self.strict_types.unwrap_or(settings.strict_types);
+        settings.max_webhooks = self.max_webhooks.unwrap_or(settings.max_webhooks);
+        if let Some(retries) = self.retry_s {
+            settings.retry_s = retries;
         }
         Ok(())
     }
@@ -121,6 +143,13 @@ struct TenantView {
     max_attempts: Option<u32>,
     /// How long a failed job waits.
     backoff_s: Option<Vec<u64>>,
+    /// Whether only events of registered types may be published.
+    strict_types: bool,
+    /// How many webhooks it may have.
+    max_webhooks: u32,
+    /// How long each attempt at a delivery waits, the first one included; `null`: as the server says.
+    #[schema(value_type = Option<schema::Retries>)]
+    retry_s: Option<Vec<u64>>,
     /// When it was made.
     #[schema(value_type = schema::Timestamp)]
     created_at: Timestamp,
@@ -141,6 +170,9 @@ fn shown(tenant: &Tenant) -> TenantView {
         default_executor: settings.default_executor.clone(),
         max_attempts: settings.max_attempts,
         backoff_s: settings.backoff_s.clone(),
+        strict_types: settings.strict_types.unwrap_or(false),
+        max_webhooks: settings.max_webhooks.unwrap_or(webhook::PER_TENANT),
+        retry_s: settings.retry_s.clone(),
         created_at: tenant.created_at,
         executor_secret: None,
     }

@@ -1,9 +1,9 @@
 //! From a lease token to the lease it stands for.
 
 use serde::de::DeserializeOwned;
+use wakepost_domain::WorkId;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::work::{State, WorkKind};
-use wakepost_domain::{TenantId, WorkId};
 use wakepost_store::StoreError;
 
 use super::call::Call;
@@ -24,15 +24,24 @@ impl Call {
     /// Reads a call about a lease. What is wrong with its fields is told last: a worker whose job is gone, or
     /// whose lease is lost, must hear that first. Only a refusal costs a look-up.
     pub async fn leased<T: Leased>(&self, id: &str) -> Result<(T, Ticket), ApiError> {
-        let work = job(id)?;
+        self.leased_as(WorkKind::Job, id).await
+    }
+
+    /// The same, of another kind of work.
+    pub async fn leased_as<T: Leased>(
+        &self,
+        kind: WorkKind,
+        id: &str,
+    ) -> Result<(T, Ticket), ApiError> {
+        let work = read_id(kind, id)?;
         let body: T = match self.body() {
             Ok(body) => body,
             // Without a token nobody knows whose job it is, but for the caller's own tenant.
-            Err(refusal) => return Err(self.or_gone(self.tenant().await?.id, work, refusal).await),
+            Err(refusal) => return Err(self.or_gone(kind, work, refusal).await),
         };
-        let ticket = match self.ticket(id, body.token()) {
+        let ticket = match self.ticket_for(kind, work, body.token()) {
             Ok(ticket) => ticket,
-            Err(refusal) => return Err(self.or_gone(self.tenant().await?.id, work, refusal).await),
+            Err(refusal) => return Err(self.or_gone(kind, work, refusal).await),
         };
         match body.check() {
             Ok(()) => Ok((body, ticket)),
@@ -42,9 +51,17 @@ impl Call {
 
     /// What a lease token says, if it is about this job and this caller may use it.
     pub fn ticket(&self, id: &str, token: &str) -> Result<Ticket, ApiError> {
-        let id = job(id)?;
+        self.ticket_for(WorkKind::Job, read_id(WorkKind::Job, id)?, token)
+    }
+
+    fn ticket_for(&self, kind: WorkKind, id: WorkId, token: &str) -> Result<Ticket, ApiError> {
+        let tokens = &self.context.tokens;
+        let ticket = match kind {
+            WorkKind::Delivery => tokens.read_delivery_lease(token),
+            _ => tokens.read_lease(token),
+        };
         // A token that is not ours is as good as a stale one: the worker must stop.
-        let ticket = self.context.tokens.read_lease(token).ok_or(StoreError::LeaseLost)?;
+        let ticket = ticket.ok_or(StoreError::LeaseLost)?;
         if !self.caller.reaches(ticket.tenant) {
             return Err(ApiError::not_found());
         }
@@ -58,9 +75,13 @@ impl Call {
         Ok(ticket)
     }
 
-    async fn or_gone(&self, tenant: TenantId, work: WorkId, refusal: ApiError) -> ApiError {
+    async fn or_gone(&self, kind: WorkKind, work: WorkId, refusal: ApiError) -> ApiError {
+        let tenant = match self.tenant().await {
+            Ok(tenant) => tenant.id,
+            Err(error) => return error,
+        };
         match self.context.store.work(tenant, work).await {
-            Ok(Some(row)) if row.kind == WorkKind::Job => refusal,
+            Ok(Some(row)) if row.kind == kind => refusal,
             Ok(_) => ApiError::not_found(),
             Err(error) => error.into(),
         }
@@ -80,6 +101,6 @@ impl Call {
     }
 }
 
-fn job(id: &str) -> Result<WorkId, ApiError> {
-    WorkId::parse(id, WorkKind::Job).map_err(|_| ApiError::not_found())
+fn read_id(kind: WorkKind, id: &str) -> Result<WorkId, ApiError> {
+    WorkId::parse(id, kind).map_err(|_| ApiError::not_found())
 }

@@ -10,7 +10,9 @@ use wakepost_domain::rate::Rate;
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::transition::{self, Move};
 use wakepost_domain::work::{State, WorkKind};
-use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId, budget, limits};
+use wakepost_domain::{
+    EventId, TenantId, Timestamp, Ulid, WorkId, backoff, budget, limits, webhook,
+};
 use wakepost_store::moves::{EffectRow, ReplayFrom, WorkRow};
 use wakepost_store::vault::{Slot, TenantKey};
 
@@ -58,13 +60,27 @@ pub fn check_attempts(field: &str, attempts: Option<u32>) -> Result<(), ApiError
 
 /// How long something waits between tries.
 pub fn check_backoff(delays: Option<&[u64]>) -> Result<(), ApiError> {
-    let longest = wakepost_domain::backoff::DELAY_MAX.as_secs();
+    let longest = backoff::DELAY_MAX.as_secs();
     match delays {
         Some(list) if list.is_empty() || list.len() > limits::ATTEMPTS_MAX as usize => Err(
             ApiError::field("backoff_s", format!("must have 1 to {} delays", limits::ATTEMPTS_MAX)),
         ),
         Some(list) if list.iter().any(|delay| *delay > longest) => {
             Err(ApiError::field("backoff_s", format!("no delay may be over {longest} seconds")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How long each attempt at a delivery waits, the first one included.
+pub fn check_retries(field: &str, delays: Option<&[u64]>) -> Result<(), ApiError> {
+    let (most, longest) = (webhook::RETRIES_MAX, backoff::DELAY_MAX.as_secs());
+    match delays {
+        Some(list) if list.is_empty() || list.len() > most => {
+            Err(ApiError::field(field, format!("must have 1 to {most} delays")))
+        }
+        Some(list) if list.iter().any(|delay| *delay > longest) => {
+            Err(ApiError::field(field, format!("no delay may be over {longest} seconds")))
         }
         _ => Ok(()),
     }

@@ -6,6 +6,7 @@
 
 pub mod agent;
 mod http;
+mod sending;
 mod slack;
 mod story;
 

@@ -9,13 +9,19 @@ use wakepost_domain::lease::{LEASE, OWN_LEASE, PUSH_LEASE, RUN_TIMEOUT};
 use wakepost_domain::rate::Rate;
 use wakepost_domain::source::SourceConfig;
 use wakepost_domain::tenant::TenantSettings;
+use wakepost_domain::webhook::{Mode, Retries, Webhook};
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{SourceId, TenantId};
+use wakepost_domain::{SourceId, TenantId, WebhookId};
 use wakepost_store::Result;
 use wakepost_store::moves::{Bound, Cap, CapScope};
 
 use super::Directory;
 use crate::callbacks;
+
+/// How many deliveries to one webhook this node has under way at once: one that hangs must not take all places.
+const AT_ONCE: usize = 64;
+/// The same while its receiver fails.
+const AT_ONCE_FAILING: usize = 4;
 
 /// The rules for one lane, as they are now.
 #[derive(Debug, Clone)]
@@ -38,6 +44,8 @@ pub struct Policy {
     pub backoff: Backoff,
     /// The tenant's weight in turns.
     pub weight: u32,
+    /// How many of them this node has under way at once, where that is bounded.
+    pub at_once: Option<usize>,
 }
 
 impl Policy {
@@ -108,7 +116,34 @@ impl Policy {
             caps: Vec::new(),
             backoff,
             weight,
+            at_once: None,
         }
+    }
+
+    /// The rules for deliveries to a webhook; none: it is gone, and what waits is given up.
+    fn of_webhook(
+        lane: &Lane,
+        webhook: Option<&Webhook>,
+        settings: Option<&TenantSettings>,
+        weight: u32,
+    ) -> Policy {
+        let own = webhook.and_then(|webhook| webhook.config.retry_s.as_deref());
+        let retries = Retries::of(own, settings.and_then(|settings| settings.retry_s.as_deref()));
+        let policy = Policy::of_the_gateway(retries.backoff, weight);
+        let Some(webhook) = webhook.filter(|webhook| webhook.config.disabled.is_none()) else {
+            return policy;
+        };
+        let scope = CapScope::Lane(lane.id);
+        let rate = webhook.config.rate_per_s.and_then(Rate::new);
+        let rate = rate.map(|rate| Cap { scope, bound: Bound::Rate(rate) });
+        // Whether its receiver is back is seen by one delivery at a time.
+        let probe = webhook.is_probed().then(|| Cap::running(scope, 1));
+        let caps = probe.into_iter().chain(rate).collect();
+        if webhook.config.mode == Mode::Pull {
+            return Policy { executor: Executor::Pull, lease: LEASE, caps, ..policy };
+        }
+        let at_once = if webhook.circuit.is_quiet() { AT_ONCE } else { AT_ONCE_FAILING };
+        Policy { caps, at_once: Some(at_once), ..policy }
     }
 }
 
@@ -142,8 +177,10 @@ impl Directory {
     /// The rules for a lane.
     pub async fn policy(&self, lane: &Lane) -> Result<Policy> {
         let source = match lane.key.origin {
-            Some(origin) => self.source(SourceId(origin)).await?,
-            None => None,
+            Some(origin) if lane.key.kind != WorkKind::Delivery => {
+                self.source(SourceId(origin)).await?
+            }
+            _ => None,
         };
         let config = source.as_ref().map(|live| &live.source.config);
         let tenant = self.tenant(lane.key.tenant).await?;
@@ -155,6 +192,13 @@ impl Directory {
             .map(|list| list.iter().copied().map(Duration::from_secs).collect())
             .or_else(|| settings.and_then(|settings| settings.backoff()));
         let backoff = backoff.map_or_else(Backoff::default, Backoff::new);
+        if lane.key.kind == WorkKind::Delivery {
+            let webhook = match lane.key.origin {
+                Some(origin) => self.webhook(lane.key.tenant, WebhookId(origin)).await?,
+                None => None,
+            };
+            return Ok(Policy::of_webhook(lane, webhook.as_deref(), settings, weight));
+        }
         if lane.key.kind == WorkKind::Callback {
             let cap = Cap::running(CapScope::Lane(lane.id), callbacks::AT_ONCE);
             let policy = Policy::of_the_gateway(Backoff::deliveries(), weight);
@@ -200,6 +244,7 @@ impl Directory {
             caps: caps(lane, config, settings),
             backoff,
             weight,
+            at_once: None,
         })
     }
 
@@ -208,7 +253,8 @@ impl Directory {
         match lane.key.kind {
             WorkKind::Reply => return Ok(REPLY_ATTEMPTS as i32),
             WorkKind::Callback => return Ok(DELIVERY_ATTEMPTS as i32),
-            WorkKind::Job | WorkKind::Delivery => {}
+            WorkKind::Delivery => return self.delivery_attempts(lane).await,
+            WorkKind::Job => {}
         }
         let source = match lane.key.origin {
             Some(origin) => self.source(SourceId(origin)).await?,
@@ -220,5 +266,16 @@ impl Directory {
             .or_else(|| tenant.and_then(|tenant| tenant.settings.max_attempts))
             .unwrap_or(JOB_ATTEMPTS);
         Ok(i32::try_from(attempts).unwrap_or(i32::MAX))
+    }
+
+    async fn delivery_attempts(&self, lane: &Lane) -> Result<i32> {
+        let webhook = match lane.key.origin {
+            Some(origin) => self.webhook(lane.key.tenant, WebhookId(origin)).await?,
+            None => None,
+        };
+        let tenant = self.tenant(lane.key.tenant).await?;
+        let of_tenant = tenant.as_ref().and_then(|tenant| tenant.settings.retry_s.as_deref());
+        let own = webhook.as_ref().and_then(|webhook| webhook.config.retry_s.as_deref());
+        Ok(Retries::of(own, of_tenant).attempts)
     }
 }

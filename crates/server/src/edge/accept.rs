@@ -150,7 +150,7 @@ async fn hint_others(context: &Context, tenant: TenantId, accepted: &[Accepted])
 
 fn verdict(route: Route) -> Verdict {
     match route {
-        Route::Job | Route::Joined => Verdict::Accepted,
+        Route::Job | Route::Joined | Route::Published => Verdict::Accepted,
         Route::Ignored => Verdict::Ignored,
         Route::Unmapped => Verdict::Unmapped,
     }
@@ -201,7 +201,7 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
                 let bonds = bonds(live, &request, &mapped, usize::from(index));
                 Some(job(context, live, &mapped, bonds, lineage.clone()).await?)
             }
-            Route::Ignored | Route::Unmapped | Route::Joined => None,
+            Route::Ignored | Route::Unmapped | Route::Joined | Route::Published => None,
         };
         let (lane, job) = job.unzip();
         let gathers = job
@@ -225,6 +225,7 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
             dedup_until,
             content,
             job,
+            deliveries: Vec::new(),
             receipt,
         });
         lanes.push(lane.filter(|_| !gathers));

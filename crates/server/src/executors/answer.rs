@@ -71,6 +71,7 @@ impl Said {
             result: self.result.map(|text| key.seal(Slot::JobResult(ticket.work), text.as_bytes())),
             reply: self.reply.map(|text| key.seal(Slot::Reply(ticket.work), text.as_bytes())),
             cost: self.cost,
+            detail: None,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Sending a callback: what it says is kept before the first byte leaves, so that every try says the same.
 
 use bytes::Bytes;
+use http::HeaderMap;
 use serde_json::{Value, json};
 use wakepost_domain::lease::Ticket;
 use wakepost_store::moves::WorkRow;
@@ -12,7 +13,7 @@ use super::answer::Said;
 use super::lease::{self, Stop};
 use crate::callbacks::{self, Kept};
 use crate::context::Context;
-use crate::outbound::{Delivered, Delivery, deliver};
+use crate::outbound::{Delivered, Delivery, TIMEOUT, deliver};
 use crate::queue::Pushed;
 
 /// Sends one callback.
@@ -57,16 +58,20 @@ async fn send(context: &Context, item: &Pushed) -> Result<Finished> {
         id: kept.webhook_id,
         secrets: to.secret.into_iter().collect(),
         traceparent: traceparent(&ticket, &kept.payload),
+        headers: HeaderMap::new(),
+        authorization: None,
+        identity: None,
+        timeout: TIMEOUT,
         body: Bytes::from(kept.payload.get().to_owned()),
     };
     let addresses = &context.config.addresses;
     let sent = deliver(context.client.as_ref(), addresses, context.now(), &delivery).await;
-    Ok(match sent {
+    Ok(match sent.delivered {
         Delivered::Taken { status, body } => {
             let answer = json!({"status_code": status.as_u16(), "body": body});
             Finished::Done(Said { result: Some(answer.to_string()), ..Said::default() })
         }
-        Delivered::Failed { error, retryable, retry_after } => {
+        Delivered::Failed { error, retryable, retry_after, .. } => {
             Finished::Failed { error, retryable, retry_after }
         }
     })

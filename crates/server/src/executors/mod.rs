@@ -5,6 +5,7 @@
 
 mod answer;
 mod callback;
+mod delivery;
 mod exec;
 mod expand;
 mod http;
@@ -14,19 +15,23 @@ pub mod preflight;
 mod reply;
 mod signing;
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use wakepost_domain::EventId;
 use wakepost_domain::executor::Executor;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::transition::Ending;
-use wakepost_domain::work::{HeldReason, WorkKind};
+use wakepost_domain::work::{HeldReason, State, WorkKind};
 use wakepost_store::moves::{Evidence, Expanded, NewWork};
+use wakepost_store::vault::{Sealed, Slot};
 use wakepost_store::{Result, StoreError};
 
 use crate::context::Context;
 use crate::queue::Pushed;
 use crate::replies;
 use crate::view;
+use crate::webhooks;
 use crate::workers::settle::{End, settle};
 
 pub use places::{Place, Places};
@@ -44,6 +49,15 @@ pub(crate) enum Finished {
         retryable: bool,
         /// When, if the agent said so.
         retry_after: Option<std::time::Duration>,
+    },
+    /// It was delivered, or was not.
+    Delivered {
+        /// What follows.
+        ending: Ending,
+        /// What went wrong.
+        error: Option<String>,
+        /// How exactly it went, as JSON.
+        detail: String,
     },
     /// The event is whole now.
     Expanded {
@@ -78,23 +92,45 @@ impl Finished {
     }
 }
 
-/// Runs one item to its end, and records it.
-pub async fn run(context: &Arc<Context>, item: Pushed) {
+/// What the events of claimed deliveries say, read together: one look for a whole batch, however many webhooks an event
+/// goes to. What is missing here is looked for again by the delivery itself.
+pub async fn bodies(context: &Context, claimed: &[Pushed]) -> HashMap<EventId, Sealed> {
+    let deliveries = claimed.iter().filter(|item| item.0.kind == WorkKind::Delivery);
+    let events: HashSet<EventId> = deliveries.filter_map(|item| item.0.event).collect();
+    if events.is_empty() {
+        return HashMap::new();
+    }
+    match context.store.contents(events.into_iter().collect()).await {
+        Ok(found) => found.into_iter().collect(),
+        Err(error) => {
+            tracing::debug!(%error, "bodies could not be read together");
+            HashMap::new()
+        }
+    }
+}
+
+/// Runs one item to its end, and records it. `body`: what its event says, if that was read already.
+pub async fn run(context: &Arc<Context>, item: Pushed, body: Option<Sealed>) {
     context.metrics.pushed_running.inc();
-    run_to_its_end(context, item).await;
+    run_to_its_end(context, item, body).await;
     context.metrics.pushed_running.dec();
 }
 
-async fn run_to_its_end(context: &Arc<Context>, item: Pushed) {
+async fn run_to_its_end(context: &Arc<Context>, item: Pushed, body: Option<Sealed>) {
     let (claimed, _, policy) = &item;
     let ticket = claimed.ticket;
     if policy.executor == Executor::Gateway {
         let finished = match claimed.kind {
             WorkKind::Reply => reply::run(context, &item).await,
             WorkKind::Callback => callback::run(context, &item).await,
-            _ => expand::run(context, &item).await,
+            WorkKind::Delivery => delivery::run(context, &item, body).await,
+            WorkKind::Job => expand::run(context, &item).await,
         };
-        return record(context, &item, finished).await;
+        let state = record(context, &item, finished).await;
+        if claimed.kind == WorkKind::Delivery && state == Some(State::DeadLetter) {
+            webhooks::tell_of_dead_letter(context, ticket.tenant, ticket.work).await;
+        }
+        return;
     }
     let job = match view::leased(context, std::slice::from_ref(claimed)).await {
         Ok(mut jobs) => jobs.pop().unwrap_or_default(),
@@ -105,11 +141,13 @@ async fn run_to_its_end(context: &Arc<Context>, item: Pushed) {
                 retryable: true,
                 retry_after: None,
             };
-            return record(context, &item, failed).await;
+            record(context, &item, failed).await;
+            return;
         }
     };
     if let Err(finished) = preflight::pass(context, &item, &job).await {
-        return record(context, &item, finished).await;
+        record(context, &item, finished).await;
+        return;
     }
     let finished = match policy.executor.runner() {
         Executor::Http { url } => http::run(context, &item, url, &job).await,
@@ -132,12 +170,34 @@ async fn finish(
     Ok((said.evidence(context, ticket).await?, reply))
 }
 
-async fn record(context: &Context, item: &Pushed, finished: Finished) {
+/// How exactly a delivery went: of one that was taken that is its result, of any other it stays with the run.
+async fn evidence_of(
+    context: &Context,
+    ticket: &Ticket,
+    ending: Ending,
+    detail: &str,
+) -> Result<Evidence> {
+    let key = context.vault.key(ticket.tenant).await?;
+    let detail = detail.as_bytes();
+    Ok(match ending {
+        Ending::Succeeded => Evidence {
+            result: Some(key.seal(Slot::JobResult(ticket.work), detail)),
+            ..Evidence::default()
+        },
+        _ => Evidence {
+            detail: Some(key.seal(Slot::RunDetail(ticket.run_id()), detail)),
+            ..Evidence::default()
+        },
+    })
+}
+
+/// Records how a run came out, and answers where that leads, if it does.
+async fn record(context: &Context, item: &Pushed, finished: Finished) -> Option<State> {
     let ticket = item.0.ticket;
     let failed = |retryable, retry_after| Ending::Failed { retryable, retry_after };
     let (mut follow_up, mut whole) = (None, None);
     let (ending, error, evidence) = match finished {
-        Finished::Handed | Finished::Lost => return,
+        Finished::Handed | Finished::Lost => return None,
         Finished::Expanded { expanded, ignored } => {
             whole = Some(expanded);
             let ending = if ignored.is_some() { Ending::Cancelled } else { Ending::HandedBack };
@@ -157,6 +217,12 @@ async fn record(context: &Context, item: &Pushed, finished: Finished) {
             (Ending::Cancelled, Some("cancelled".to_owned()), Evidence::default())
         }
         Finished::Declined { reason } => (Ending::Cancelled, Some(reason), Evidence::default()),
+        Finished::Delivered { ending, error, detail } => {
+            match evidence_of(context, &ticket, ending, &detail).await {
+                Ok(evidence) => (ending, error, evidence),
+                Err(_) => (ending, error, Evidence::default()),
+            }
+        }
         Finished::HandBack => (Ending::HandedBack, None, Evidence::default()),
         Finished::InDoubt { error } => {
             (Ending::Held(HeldReason::InDoubt), Some(error), Evidence::default())
@@ -166,6 +232,7 @@ async fn record(context: &Context, item: &Pushed, finished: Finished) {
     match settle(context, vec![end]).await.pop() {
         Some(Ok(settled)) => {
             tracing::info!(run = %ticket.run_id(), state = settled.state.as_str(), "a pushed run ended");
+            return Some(settled.state);
         }
         Some(Err(StoreError::LeaseLost)) | None => {
             tracing::info!(run = %ticket.run_id(), "a pushed run ended after its lease was lost");
@@ -175,4 +242,5 @@ async fn record(context: &Context, item: &Pushed, finished: Finished) {
             tracing::warn!(%error, run = %ticket.run_id(), "a run's end was not recorded")
         }
     }
+    None
 }

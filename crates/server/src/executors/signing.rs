@@ -60,6 +60,7 @@ pub(super) fn signed(
     Ok(OutboundRequest {
         target,
         trust,
+        identity: None,
         method: Method::POST,
         headers,
         body: post.body,

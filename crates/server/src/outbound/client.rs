@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 
+use super::identity::Identity;
 use super::target::Target;
 
 /// Sends one request, once. Simulations supply their own.
@@ -24,6 +26,8 @@ pub struct OutboundRequest {
     pub target: Target,
     /// Whose URL it is.
     pub trust: Trust,
+    /// The certificate that we show, if the receiver wants one.
+    pub identity: Option<Arc<Identity>>,
     /// How.
     pub method: Method,
     /// Headers; `Host` and those that frame the message are the client's own and replaced.

@@ -12,6 +12,7 @@ use http::uri::Scheme;
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
@@ -20,6 +21,7 @@ use tower_service::Service;
 
 use super::client::SendErrorClass;
 use super::fault::Fault;
+use super::identity::Identity;
 use super::progress::Progress;
 
 tokio::task_local! {
@@ -50,8 +52,13 @@ impl Connector {
     pub(super) fn new(
         extra_roots: &[CertificateDer<'static>],
         connect_timeout: Duration,
+        identity: Option<&Identity>,
     ) -> Result<Connector, rustls::Error> {
-        let tls = TlsConnector::from(Arc::new(tls_config(extra_roots)?));
+        let mut config = tls_config(extra_roots)?;
+        if let Some(identity) = identity {
+            config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(identity.key()));
+        }
+        let tls = TlsConnector::from(Arc::new(config));
         Ok(Connector { tls, connect_timeout })
     }
 
@@ -160,7 +167,7 @@ mod tests {
     async fn a_connection_that_no_attempt_asked_for_is_refused() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
-        let mut connector = Connector::new(&[], Duration::from_secs(1)).unwrap();
+        let mut connector = Connector::new(&[], Duration::from_secs(1), None).unwrap();
         let outcome = connector.call(uri).await;
         assert_eq!(outcome.map(drop).unwrap_err().class, SendErrorClass::Refused);
         let accepted = timeout(Duration::from_millis(50), listener.accept()).await;

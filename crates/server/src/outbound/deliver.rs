@@ -1,5 +1,6 @@
 //! One try to deliver something to somebody's webhook: signed by Standard Webhooks, sent once, and judged.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,13 +9,15 @@ use wakepost_domain::{Timestamp, limits};
 use wakepost_providers::standard;
 
 use super::client::{
-    HttpClient, KeepBody, OutboundAnswer, OutboundRequest, SendError, SendErrorClass, Trust,
+    HttpClient, KeepBody, OutboundAnswer, OutboundRequest, SendError, SendErrorClass, Timings,
+    Trust,
 };
+use super::identity::Identity;
 use super::policy::AddressPolicy;
 use super::retry_after;
 use super::target::Target;
 
-/// The one deadline of a try.
+/// The one deadline of a try, unless a webhook says otherwise.
 pub const TIMEOUT: Duration = Duration::from_secs(15);
 /// How much of an answer is kept.
 pub const ANSWER_BYTES_MAX: usize = 4096;
@@ -31,8 +34,65 @@ pub struct Delivery {
     pub secrets: Vec<String>,
     /// The trace it belongs to, and this try in it.
     pub traceparent: String,
+    /// Headers of the receiver's own wish.
+    pub headers: HeaderMap,
+    /// A header that proves who we are, which no record shows.
+    pub authorization: Option<HeaderValue>,
+    /// A certificate that does.
+    pub identity: Option<Arc<Identity>>,
+    /// The one deadline.
+    pub timeout: Duration,
     /// What it says, as JSON.
     pub body: Bytes,
+}
+
+impl Delivery {
+    /// The headers that go with it at this moment.
+    pub fn signed_headers(&self, now: Timestamp) -> Result<HeaderMap, String> {
+        let signatures = self.secrets.iter().map(|secret| {
+            standard::sign(secret, &self.id, now, &self.body).map_err(|error| error.to_string())
+        });
+        let signatures = signatures.collect::<Result<Vec<_>, _>>()?.join(" ");
+        let time = now.as_secs().to_string();
+        let mut headers = self.headers.clone();
+        for (name, value) in [
+            ("content-type", "application/json"),
+            ("user-agent", concat!("Wakepost/", env!("CARGO_PKG_VERSION"))),
+            ("webhook-id", &self.id),
+            ("webhook-timestamp", &time),
+            ("webhook-signature", &signatures),
+            ("traceparent", &self.traceparent),
+        ] {
+            let value = HeaderValue::from_str(value).map_err(|error| error.to_string())?;
+            headers.insert(HeaderName::from_static(name), value);
+        }
+        Ok(headers)
+    }
+}
+
+/// What a try came to, and how it went.
+#[derive(Debug)]
+pub struct Tried {
+    /// What it came to.
+    pub delivered: Delivered,
+    /// What was sent along, less what proves who we are.
+    pub headers: HeaderMap,
+    /// What the receiver answered, as far as it did.
+    pub answer: Option<OutboundAnswer>,
+    /// The kind of failure, if there was no whole answer.
+    pub class: Option<SendErrorClass>,
+    /// How long each step took.
+    pub timings: Timings,
+}
+
+impl Tried {
+    /// Why it was not taken, if it was not.
+    pub fn error(&self) -> Option<String> {
+        match &self.delivered {
+            Delivered::Taken { .. } => None,
+            Delivered::Failed { error, .. } => Some(error.clone()),
+        }
+    }
 }
 
 /// What a try came to.
@@ -53,6 +113,8 @@ pub enum Delivered {
         retryable: bool,
         /// When, if the receiver said so.
         retry_after: Option<Duration>,
+        /// Whether the receiver says that it is gone for good.
+        gone: bool,
     },
 }
 
@@ -62,14 +124,29 @@ pub async fn deliver(
     addresses: &AddressPolicy,
     now: Timestamp,
     delivery: &Delivery,
-) -> Delivered {
-    let request = match request(addresses, now, delivery) {
+) -> Tried {
+    let (request, headers) = match request(addresses, now, delivery) {
         Ok(request) => request,
-        Err(error) => return Delivered::Failed { error, retryable: false, retry_after: None },
+        Err(error) => {
+            let delivered =
+                Delivered::Failed { error, retryable: false, retry_after: None, gone: false };
+            let class = Some(SendErrorClass::Refused);
+            let (answer, timings) = (None, Timings::default());
+            return Tried { delivered, headers: HeaderMap::new(), answer, class, timings };
+        }
     };
     match client.send(request).await {
-        Ok(answer) => judge(&answer, now),
-        Err(error) => unanswered(&delivery.id, &error),
+        Ok(answer) => {
+            let (delivered, timings) = (judge(&answer, now), answer.timings);
+            Tried { delivered, headers, answer: Some(answer), class: None, timings }
+        }
+        Err(error) => Tried {
+            delivered: unanswered(&delivery.id, &error),
+            headers,
+            class: Some(error.class),
+            timings: error.timings,
+            answer: error.partial.map(|answer| *answer),
+        },
     }
 }
 
@@ -77,40 +154,30 @@ fn request(
     addresses: &AddressPolicy,
     now: Timestamp,
     delivery: &Delivery,
-) -> Result<OutboundRequest, String> {
+) -> Result<(OutboundRequest, HeaderMap), String> {
     let (trust, rules) = match delivery.trusted {
         true => (Trust::Trusted, &AddressPolicy::trusted()),
         false => (Trust::Guarded, addresses),
     };
     // Checked again: the operator's rules may have changed since the address was given.
     let target = Target::parse(&delivery.url, rules).map_err(|refusal| refusal.to_string())?;
-    let signatures = delivery.secrets.iter().map(|secret| {
-        standard::sign(secret, &delivery.id, now, &delivery.body).map_err(|error| error.to_string())
-    });
-    let signatures = signatures.collect::<Result<Vec<_>, _>>()?.join(" ");
-    let time = now.as_secs().to_string();
-    let mut headers = HeaderMap::new();
-    for (name, value) in [
-        ("content-type", "application/json"),
-        ("user-agent", concat!("Wakepost/", env!("CARGO_PKG_VERSION"))),
-        ("webhook-id", &delivery.id),
-        ("webhook-timestamp", &time),
-        ("webhook-signature", &signatures),
-        ("traceparent", &delivery.traceparent),
-    ] {
-        let value = HeaderValue::from_str(value).map_err(|error| error.to_string())?;
-        headers.insert(HeaderName::from_static(name), value);
+    let shown = delivery.signed_headers(now)?;
+    let mut headers = shown.clone();
+    if let Some(value) = &delivery.authorization {
+        headers.insert(header::AUTHORIZATION, value.clone());
     }
-    Ok(OutboundRequest {
+    let request = OutboundRequest {
         target,
         trust,
+        identity: delivery.identity.clone(),
         method: Method::POST,
         headers,
         body: delivery.body.clone(),
-        timeout: TIMEOUT,
+        timeout: delivery.timeout,
         body_bytes_max: ANSWER_BYTES_MAX,
         keep: KeepBody::Prefix,
-    })
+    };
+    Ok((request, shown))
 }
 
 /// 2xx alone is success. A redirect is not followed, and would be one the next time too.
@@ -127,6 +194,7 @@ fn judge(answer: &OutboundAnswer, now: Timestamp) -> Delivered {
         error: limits::truncate(&error, limits::ERROR_BYTES_MAX).to_owned(),
         retryable,
         retry_after: wait.filter(|_| retryable).and_then(|text| retry_after::parse(text, now)),
+        gone: status == StatusCode::GONE,
     }
 }
 
@@ -144,6 +212,7 @@ fn unanswered(id: &str, error: &SendError) -> Delivered {
         error: format!("{}: {}", error.class.as_str(), error.text),
         retryable: error.class != SendErrorClass::Refused,
         retry_after: None,
+        gone: false,
     }
 }
 
@@ -162,7 +231,7 @@ mod tests {
             body: Bytes::from_static(b"because"),
             truncated: false,
             remote: None,
-            timings: super::super::Timings::default(),
+            timings: Timings::default(),
         }
     }
 
@@ -190,7 +259,8 @@ mod tests {
             (599, true),
         ] {
             match judge(&answer(status, Some("7")), now) {
-                Delivered::Failed { retryable, retry_after, error } => {
+                Delivered::Failed { retryable, retry_after, error, gone } => {
+                    assert_eq!(gone, status == 410, "{status}");
                     assert_eq!(retryable, again, "{status}");
                     assert_eq!(retry_after, again.then_some(Duration::from_secs(7)), "{status}");
                     assert_eq!(error, format!("the receiver answered {status}: because"));
@@ -208,11 +278,19 @@ mod tests {
             id: "clb_1".to_owned(),
             secrets: vec!["whsec_AAAA".to_owned(), "whsec_BBBB".to_owned()],
             traceparent: "00-a-b-01".to_owned(),
+            headers: HeaderMap::new(),
+            authorization: Some(HeaderValue::from_static("Bearer secret")),
+            identity: None,
+            timeout: TIMEOUT,
             body: Bytes::from_static(b"{}"),
         };
         let at = |secs| {
-            request(&AddressPolicy::default(), Timestamp::from_secs(secs), &delivery).unwrap()
+            request(&AddressPolicy::default(), Timestamp::from_secs(secs), &delivery).unwrap().0
         };
+        let shown =
+            request(&AddressPolicy::default(), Timestamp::from_secs(1), &delivery).unwrap().1;
+        assert!(!shown.contains_key("authorization"), "a record shows no secret");
+        assert_eq!(at(1).headers["authorization"], "Bearer secret");
         let (first, second) = (at(1), at(2));
         assert_eq!(first.body, second.body);
         assert_eq!(first.headers["webhook-id"], second.headers["webhook-id"]);
@@ -229,6 +307,10 @@ mod tests {
             id: "clb_1".to_owned(),
             secrets: Vec::new(),
             traceparent: String::new(),
+            headers: HeaderMap::new(),
+            authorization: None,
+            identity: None,
+            timeout: TIMEOUT,
             body: Bytes::new(),
         };
         let now = Timestamp::from_secs(0);

@@ -1,5 +1,6 @@
 //! The HTTP client that goes where the policy lets it, and nowhere else.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +15,7 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpInfo;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -24,6 +26,7 @@ use super::client::{
 };
 use super::connector::{ATTEMPT, Attempt, Connector};
 use super::fault::Fault;
+use super::identity::Identity;
 use super::policy::AddressPolicy;
 use super::progress::Progress;
 use super::resolve::Resolver;
@@ -36,6 +39,9 @@ pub struct GuardedClient {
     resolver: Arc<dyn Resolver>,
     guarded: Lane,
     trusted: Lane,
+    settings: ClientSettings,
+    /// Guarded connections that were opened with a certificate of ours, by whose it is: they carry nobody else's.
+    known: Mutex<HashMap<[u8; 32], Pool>>,
 }
 
 /// A policy and the connections made under it. Two lanes, since a connection that a trusted
@@ -67,11 +73,13 @@ impl Default for ClientSettings {
             extra_roots: Vec::new(),
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(30),
-            idle_per_host_max: 8,
+            idle_per_host_max: 64,
         }
     }
 }
 
+/// How many certificates have their connections kept apart.
+const IDENTITIES_MAX: usize = 256;
 /// Names may have many addresses; all are checked, this many are tried.
 const ADDRESSES_TRIED_MAX: usize = 8;
 /// The head of an answer, read into memory at most.
@@ -100,9 +108,26 @@ impl GuardedClient {
     ) -> Result<GuardedClient, rustls::Error> {
         Ok(GuardedClient {
             resolver,
-            guarded: Lane { policy: settings.policy.clone(), pool: pool(&settings)? },
-            trusted: Lane { policy: AddressPolicy::trusted(), pool: pool(&settings)? },
+            guarded: Lane { policy: settings.policy.clone(), pool: pool(&settings, None)? },
+            trusted: Lane { policy: AddressPolicy::trusted(), pool: pool(&settings, None)? },
+            settings,
+            known: Mutex::default(),
         })
+    }
+
+    /// The connections of a certificate.
+    fn pool_of(&self, identity: &Identity) -> Result<Pool, Fault> {
+        let mut known = self.known.lock();
+        if let Some(pool) = known.get(&identity.fingerprint()) {
+            return Ok(pool.clone());
+        }
+        if known.len() >= IDENTITIES_MAX {
+            known.clear();
+        }
+        let made = pool(&self.settings, Some(identity))
+            .map_err(|error| Fault::new(SendErrorClass::Tls, error.to_string()))?;
+        known.insert(identity.fingerprint(), made.clone());
+        Ok(made)
     }
 
     async fn exchange(
@@ -119,7 +144,11 @@ impl GuardedClient {
         let addresses = self.checked_addresses(&request.target, &lane.policy, progress).await?;
         let attempt = Attempt { addresses, progress: Arc::clone(progress) };
         let (bytes_max, keep) = (request.body_bytes_max, request.keep);
-        let response = ATTEMPT.scope(attempt, answer_head(&lane.pool, request)).await?;
+        let pool = match (request.trust, &request.identity) {
+            (Trust::Guarded, Some(identity)) => &self.pool_of(identity)?,
+            _ => &lane.pool,
+        };
+        let response = ATTEMPT.scope(attempt, answer_head(pool, request)).await?;
         let (head, body) = response.into_parts();
         let info = head.extensions.get::<HttpInfo>();
         progress.answered(started.elapsed(), info.map(HttpInfo::local_addr));
@@ -194,8 +223,8 @@ impl HttpClient for GuardedClient {
     }
 }
 
-fn pool(settings: &ClientSettings) -> Result<Pool, rustls::Error> {
-    let connector = Connector::new(&settings.extra_roots, settings.connect_timeout)?;
+fn pool(settings: &ClientSettings, identity: Option<&Identity>) -> Result<Pool, rustls::Error> {
+    let connector = Connector::new(&settings.extra_roots, settings.connect_timeout, identity)?;
     Ok(Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(settings.idle_timeout)

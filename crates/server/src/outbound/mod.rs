@@ -15,6 +15,7 @@ mod deliver;
 mod fault;
 mod guarded;
 mod hosts;
+mod identity;
 mod mail;
 mod policy;
 mod progress;
@@ -26,8 +27,9 @@ pub use client::{
     HttpClient, KeepBody, OutboundAnswer, OutboundRequest, SendError, SendErrorClass, Timings,
     Trust,
 };
-pub use deliver::{Delivered, Delivery, deliver};
+pub use deliver::{Delivered, Delivery, TIMEOUT, Tried, deliver};
 pub use guarded::{ClientSettings, GuardedClient};
+pub use identity::Identity;
 pub use mail::{MailFault, Mailer};
 pub use policy::{AddressPolicy, Allow, InvalidAllow};
 pub use resolve::{Resolver, SystemResolver};

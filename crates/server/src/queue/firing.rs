@@ -10,7 +10,7 @@ use wakepost_domain::lane::{Lane, LaneId};
 use wakepost_store::Result;
 use wakepost_store::moves::Item;
 
-use super::{Pushed, Queue, Way, claim_lane};
+use super::{Pushed, Queue, Rule, Way, claim_lane};
 use crate::directory::Policy;
 use crate::self_webhook::SelfWebhook;
 
@@ -47,7 +47,7 @@ impl Queue {
 
     /// What to fire for now, in fair turns. What is under way already is left out.
     pub async fn to_fire(&self, max: u32, own: &SelfWebhook) -> Result<Vec<Fire>> {
-        let places = |executor: &Executor| own.free_for(executor);
+        let places = |_, rule: &Rule| own.free_for(&rule.executor);
         let plan = self.rings.lock().plan(Way::Fired, max, &places);
         let ids: Vec<LaneId> = plan.iter().map(|take| take.lane).collect();
         let mut fires = Vec::new();

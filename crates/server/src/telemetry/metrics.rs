@@ -32,6 +32,8 @@ pub struct Metrics {
     pub ack_seconds: Histogram,
     /// Items given out under a lease.
     pub claimed: Counter,
+    /// Events published.
+    pub published: Counter,
     /// Runs by how they ended.
     pub runs: Family<Word, Counter>,
     /// Leases that ran out and were rescued.
@@ -56,6 +58,7 @@ impl Default for Metrics {
             received: Family::default(),
             ack_seconds: Histogram::new(buckets),
             claimed: Counter::default(),
+            published: Counter::default(),
             runs: Family::default(),
             rescued: Counter::default(),
             effects: Family::default(),
@@ -72,6 +75,7 @@ impl Default for Metrics {
             metrics.ack_seconds.clone(),
         );
         registry.register("claimed", "Items given out under a lease", metrics.claimed.clone());
+        registry.register("published", "Events published", metrics.published.clone());
         registry.register("runs", "Ended runs", metrics.runs.clone());
         registry.register("leases_rescued", "Leases that ran out", metrics.rescued.clone());
         registry.register("effects", "Decisions on effects", metrics.effects.clone());

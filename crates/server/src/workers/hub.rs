@@ -27,6 +27,13 @@ pub async fn listen(context: Arc<Context>, mut words: Receiver<String>) {
                         context.queue.rules_changed();
                     }
                 }
+                Some(("h", tenant)) => {
+                    if let Ok(tenant) = tenant.parse() {
+                        context.directory.forget_webhooks(TenantId(tenant));
+                        context.directory.forget_types(TenantId(tenant));
+                        context.queue.rules_changed();
+                    }
+                }
                 Some(("c", tenant)) => {
                     if let Ok(tenant) = tenant.parse() {
                         let _ = context.queue.unpark(TenantId(tenant)).await;

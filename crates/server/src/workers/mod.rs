@@ -5,6 +5,7 @@ pub mod fire;
 pub mod housekeeping;
 pub mod hub;
 pub mod operations;
+pub mod outbox;
 pub mod push;
 pub mod renew;
 pub mod rescue;
@@ -13,6 +14,7 @@ pub mod retention;
 pub mod schedule;
 pub mod settle;
 pub mod timers;
+pub mod webhooks;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -34,6 +36,8 @@ pub fn start(context: &Arc<Context>, tracker: &TaskTracker) {
     every(context, tracker, retention::PERIOD, retention::tick);
     every(context, tracker, housekeeping::PERIOD, housekeeping::tick);
     every(context, tracker, fire::SWEEP_PERIOD, fire::sweep_tick);
+    every(context, tracker, webhooks::PERIOD, webhooks::tick);
+    every(context, tracker, outbox::PERIOD, outbox::tick);
     tracker.spawn(push::run(context.clone(), tracker.clone()));
     tracker.spawn(rests::run(context.clone()));
     tracker.spawn(fire::run(context.clone(), tracker.clone()));

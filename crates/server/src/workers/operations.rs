@@ -1,5 +1,6 @@
 //! Bulk work: a page at a time, by whichever node has it. Each item is done once, however often that is interrupted.
 
+mod backfill;
 mod dead_letters;
 mod inbox;
 
@@ -63,6 +64,8 @@ async fn page(context: &Context) -> Result<bool> {
     let dealt = match operation.kind {
         OperationKind::InboxReplay => inbox::replay_page(context, &operation).await?,
         OperationKind::DeadLetterReplay => dead_letters::replay_page(context, &operation).await?,
+        OperationKind::WebhookRecover => dead_letters::replay_page(context, &operation).await?,
+        OperationKind::WebhookBackfill => backfill::page(context, &operation).await?,
         OperationKind::DeadLetterPurge => dead_letters::purge_page(context, &operation).await?,
     };
     failpoint::pass_async("operation.before_position").await?;

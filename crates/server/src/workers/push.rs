@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
-use wakepost_domain::executor::Executor;
+use wakepost_store::vault::Sealed;
 
 use crate::context::Context;
 use crate::executors;
-use crate::queue::Pushed;
+use crate::queue::{Pushed, Rule};
 
 /// How often it looks without having been told: the net under lost hints.
 const SAFETY_POLL: Duration = Duration::from_secs(1);
@@ -50,22 +50,25 @@ async fn start_ready(
     if room == 0 {
         return Ok(false);
     }
-    let places = |executor: &Executor| context.places.free_for(executor);
+    let places = |lane, rule: &Rule| context.places.free_for(lane, rule);
     let claimed = context.queue.claim_pushed(worker, room, &places).await?;
     let any = !claimed.is_empty();
     context.metrics.claimed.inc_by(claimed.len() as u64);
+    let bodies = executors::bodies(context, &claimed).await;
     for item in claimed {
-        start_one(context, tracker, item);
+        let body = item.0.event.and_then(|event| bodies.get(&event).cloned());
+        start_one(context, tracker, item, body);
     }
     Ok(any)
 }
 
-fn start_one(context: &Arc<Context>, tracker: &TaskTracker, item: Pushed) {
+fn start_one(context: &Arc<Context>, tracker: &TaskTracker, item: Pushed, body: Option<Sealed>) {
     // Between the plan and now a request may have taken the last place. The item is claimed, and is run.
-    let place = context.places.take(&item.2.executor);
+    let lane = item.2.at_once.map(|_| item.1.id);
+    let place = context.places.take(&item.2.executor, lane);
     let context = context.clone();
     tracker.spawn(async move {
-        executors::run(&context, item).await;
+        executors::run(&context, item, body).await;
         drop(place);
         context.queue.push_place_free();
     });

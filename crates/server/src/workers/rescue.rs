@@ -9,11 +9,13 @@ use wakepost_domain::backoff::Backoff;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::limits::CANCEL_PATIENCE;
 use wakepost_domain::transition::Ending;
+use wakepost_domain::work::{State, WorkKind};
 use wakepost_store::moves::{Evidence, Expired, Guard};
 use wakepost_store::{Result, StoreError};
 
 use super::settle::{decide, settle_decided};
 use crate::context::Context;
+use crate::webhooks;
 
 /// How often it looks.
 pub const PERIOD: Duration = Duration::from_secs(1);
@@ -62,7 +64,7 @@ pub async fn tick(context: Arc<Context>) {
 }
 
 /// Ends what has expired, and says how many there were.
-pub async fn rescue(context: &Context) -> Result<usize> {
+pub async fn rescue(context: &Arc<Context>) -> Result<usize> {
     let mut rescued = 0;
     for _ in 0..ROUNDS_MAX {
         let limit = BATCH + context.aside.count() as u32;
@@ -80,7 +82,7 @@ pub async fn rescue(context: &Context) -> Result<usize> {
 
 /// Ends these. One that cannot be ended must not keep the others from it: if all fail together, each is tried by
 /// itself, and what fails then is set aside.
-async fn end(context: &Context, expired: Vec<Expired>) -> usize {
+async fn end(context: &Arc<Context>, expired: Vec<Expired>) -> usize {
     let (mut count, mut failed) = end_together(context, expired).await;
     if failed.len() > 1 {
         let (mut left, mut in_a_row) = (Vec::new(), 0);
@@ -100,9 +102,17 @@ async fn end(context: &Context, expired: Vec<Expired>) -> usize {
     count
 }
 
+/// The owner of a delivery that was given up hears of it.
+async fn tell(context: &Arc<Context>, run: &Expired) {
+    let lane = context.directory.lanes(&[run.lane]).await.ok().and_then(|mut lanes| lanes.pop());
+    if lane.is_some_and(|lane| lane.key.kind == WorkKind::Delivery) {
+        webhooks::tell_of_dead_letter(context, run.ticket.tenant, run.ticket.work).await;
+    }
+}
+
 /// Ends these in one move: each row is changed only if it is still what was seen. Answers how many were ended, and
 /// which could not be.
-async fn end_together(context: &Context, expired: Vec<Expired>) -> (usize, Vec<Expired>) {
+async fn end_together(context: &Arc<Context>, expired: Vec<Expired>) -> (usize, Vec<Expired>) {
     let now = context.store.now().await.unwrap_or_else(|_| context.now());
     let batch = expired.iter().map(|row| {
         let over = row.lease_expires_at <= now;
@@ -121,7 +131,12 @@ async fn end_together(context: &Context, expired: Vec<Expired>) -> (usize, Vec<E
     let (mut count, mut failed) = (0, Vec::new());
     for (run, settled) in expired.into_iter().zip(settled) {
         match settled {
-            Ok(_) => count += 1,
+            Ok(settled) => {
+                count += 1;
+                if settled.state == State::DeadLetter {
+                    tell(context, &run).await;
+                }
+            }
             // Somebody else was quicker, or its worker came back in time.
             Err(StoreError::LeaseLost) => {}
             Err(error) => {

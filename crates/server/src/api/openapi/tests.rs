@@ -2,6 +2,7 @@
 
 mod fits;
 mod refusing;
+mod sending;
 mod story;
 mod world;
 

@@ -166,6 +166,7 @@ pub(super) fn request(url: &str) -> OutboundRequest {
         timeout: DEADLINE,
         body_bytes_max: 4096,
         keep: KeepBody::Prefix,
+        identity: None,
     }
 }
 

@@ -54,9 +54,37 @@ async fn the_wrong_role_hears_that_before_anything_else() {
 #[tokio::test]
 async fn what_is_not_there_is_told_before_what_is_wrong_with_the_request() {
     let mut world = World::start().await;
+    // What is not there is made by this one.
+    let makes = |one: &Operation<'_>| one.about["operationId"] == "put_event_type";
     for id in ["x", NO_JOB] {
-        all_refuse(&mut world, id, |one| one.path.contains('{'), 404).await;
+        all_refuse(&mut world, id, |one| one.path.contains('{') && !makes(one), 404).await;
     }
+}
+
+/// What a portal link may do beside looking after webhooks and deliveries.
+const FOR_SUBSCRIBERS: [&str; 2] = ["list_event_types", "list_event_deliveries"];
+
+#[tokio::test]
+async fn a_portal_link_opens_webhooks_and_deliveries_and_nothing_else() {
+    let mut world = World::start().await;
+    let link = world.post("/portal-links", json!({}), 201).await;
+    let token = link["url"].as_str().unwrap().rsplit_once("/p/").unwrap().1.to_owned();
+    world.with_key(Some(&token));
+    let is_theirs = |one: &Operation<'_>| {
+        let path = one.path.strip_prefix("/api/v1/").unwrap();
+        let name = one.about["operationId"].as_str().unwrap();
+        // Receiving is a program's business, with a key of its own.
+        let pulls = ["lease_deliveries", "ack_delivery", "nack_delivery", "heartbeat_delivery"];
+        !pulls.contains(&name)
+            && (path.starts_with("webhooks")
+                || path.starts_with("deliveries")
+                || FOR_SUBSCRIBERS.contains(&name))
+    };
+    all_refuse(&mut world, NO_JOB, |one| !is_theirs(one), 403).await;
+    let about_one = |one: &Operation<'_>| is_theirs(one) && one.path.contains('{');
+    all_refuse(&mut world, NO_JOB, about_one, 404).await;
+    world.get("/event-types").await;
+    world.get("/webhooks").await;
 }
 
 #[tokio::test]
@@ -91,6 +119,7 @@ async fn a_wrong_parameter_is_refused_by_name() {
     let lists = [
         "/audit",
         "/dead-letters",
+        "/event-types",
         "/fixtures",
         "/inbox",
         "/jobs",
@@ -120,6 +149,8 @@ async fn a_wrong_parameter_is_refused_by_name() {
         ("/inbox?status=lost", "status"),
         ("/dead-letters?kind=letter", "kind"),
         ("/tenants/default?x=1", "x"),
+        ("/event-types?format=xml", "format"),
+        ("/event-types?format=openapi&limit=1", "limit"),
     ] {
         let refusal = world.call("GET", query, Value::Null, 422).await;
         assert_eq!(refusal["errors"][0]["field"], field, "{query}");
@@ -150,8 +181,27 @@ async fn a_wrong_field_is_refused_by_name() {
             "default_executor.name",
         ),
         ("PATCH", "/tenants/default", json!({"slug": "other"}), "slug"),
+        ("PATCH", "/tenants/default", json!({"retry_s": []}), "retry_s"),
+        ("PATCH", "/tenants/default", json!({"retry_s": vec![1; 101]}), "retry_s"),
+        ("PATCH", "/tenants/default", json!({"retry_s": [604_801]}), "retry_s"),
+        ("PATCH", "/tenants/default", json!({"max_webhooks": 1001}), "max_webhooks"),
+        ("PATCH", "/tenants/default", json!({"strict_types": "yes"}), "strict_types"),
+        ("POST", "/event-types", json!({"name": "Order"}), "name"),
+        ("POST", "/event-types", json!({"name": "job.done"}), "name"),
+        (
+            "POST",
+            "/event-types",
+            json!({"name": "a.b", "versions": {"1": {"x": 1}}}),
+            "versions.1.x",
+        ),
+        ("PUT", "/event-types/order", json!({}), "name"),
+        ("PUT", "/event-types/a.b", json!({"name": "a.b"}), "name"),
+        ("POST", "/portal-links", json!({"expires_s": 59}), "expires_s"),
+        ("POST", "/portal-links", json!({"expires_s": 604_801}), "expires_s"),
+        ("POST", "/portal-links", json!({"tenant": "nobody"}), "tenant"),
         ("POST", "/sources", json!({}), "provider"),
         ("POST", "/keys", json!({"name": "x", "role": "king"}), "role"),
+        ("POST", "/keys", json!({"name": "x", "role": "subscriber"}), "role"),
         ("POST", "/jobs/lease", json!({"worker": "w", "max": 501}), "max"),
         ("POST", "/admin/sweep", json!({"x": 1}), "x"),
         ("POST", &rotate, json!({"secret": ""}), "secret"),
@@ -178,6 +228,8 @@ async fn a_repeat_with_the_same_key_gets_the_first_answer_again() {
             json!({"provider": "stripe"}),
         ),
         ("/jobs", json!({"input": 1}), json!({"input": 2})),
+        ("/event-types", json!({"name": "order.made"}), json!({"name": "order.sent"})),
+        ("/portal-links", json!({}), json!({"expires_s": 60})),
     ] {
         let path = format!("/api/v1{path}");
         let mut headers = HeaderMap::new();

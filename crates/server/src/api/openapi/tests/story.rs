@@ -23,6 +23,9 @@ async fn every_call_is_answered_as_described() {
     approving(&mut world).await;
     giving_up(&mut world).await;
     recurring(&mut world).await;
+    cataloguing(&mut world).await;
+    opening(&mut world).await;
+    super::sending::sending(&mut world).await;
     looking_after(&mut world).await;
     let api = super::described();
     for operation in operations(&api) {
@@ -33,7 +36,7 @@ async fn every_call_is_answered_as_described() {
 
 async fn settings(world: &mut World) {
     let tenant = json!({"slug": "acme", "name": "Acme", "weight": 2, "concurrency": 5,
-        "rate_per_s": 0.5});
+        "rate_per_s": 0.5, "strict_types": true, "max_webhooks": 3, "retry_s": [0, 5, 60]});
     for bad in [json!({"rate_per_s": 0}), json!({"rate_per_s": 1e7}), json!({"weight": 0})] {
         world.call("PATCH", "/tenants/default", bad, 422).await;
     }
@@ -43,6 +46,8 @@ async fn settings(world: &mut World) {
         json!({"concurrency": null, "backoff_s": [1, 2], "default_executor": {"kind": "pull"}});
     let changed = world.call("PATCH", "/tenants/acme", changes, 200).await;
     assert_eq!((&changed["concurrency"], &changed["weight"]), (&Value::Null, &json!(2)));
+    assert_eq!((&changed["strict_types"], &changed["max_webhooks"]), (&json!(true), &json!(3)));
+    assert_eq!(changed["retry_s"], json!([0, 5, 60]));
     assert_eq!(world.get("/tenants/acme").await, changed);
     let page = world.get("/tenants?limit=1").await;
     assert_eq!(page["data"][0]["id"], "acme");
@@ -380,6 +385,51 @@ async fn recurring(world: &mut World) {
     let body = json!({"subject": subject, "note": "Ada: it is done"});
     let done = world.post("/jobs/cancel", body, 200).await;
     assert_eq!(done, json!({"subject": subject, "cancelled": 1, "requested": 0}));
+}
+
+async fn cataloguing(world: &mut World) {
+    let version = json!({"schema": {"type": "object", "properties": {"amount": {"type": "number"}}},
+        "example": {"amount": 1.5}, "change": "The first."});
+    let fields = json!({"name": "order.created", "description": "An order was made.",
+        "versions": {"2026-11-15": version}});
+    let made = world.post("/event-types", fields.clone(), 201).await;
+    assert_eq!((&made["id"], &made["shared"]), (&json!("order.created"), &json!(true)));
+    assert!(made["warnings"][0].as_str().unwrap().contains("amount"), "{made}");
+    world.post("/event-types", fields, 409).await;
+    let path = "/event-types/order.created";
+    let shown = world.get(path).await;
+    assert_eq!(shown["versions"], made["versions"]);
+    assert_eq!(world.get("/event-types?limit=1&format=json").await["data"], json!([shown]));
+    let document = world.get("/event-types?format=openapi").await;
+    assert!(document["webhooks"]["order.created"]["post"].is_object(), "{document}");
+    let body = json!({"description": "Another word for it."});
+    assert_eq!(world.call("PUT", path, body.clone(), 200).await["versions"], json!({}));
+    world.call("PUT", "/event-types/order.sent", body, 201).await;
+    world.call("DELETE", path, Value::Null, 204).await;
+    world.call("DELETE", path, Value::Null, 404).await;
+}
+
+async fn opening(world: &mut World) {
+    let none = HeaderMap::new;
+    let link = world.post("/portal-links", json!({"tenant": "acme", "expires_s": 60}), 201).await;
+    let token = link["url"].as_str().unwrap().rsplit_once("/p/").unwrap().1.to_owned();
+    let trail = world.get("/audit?tenant=acme&limit=1").await;
+    assert_eq!(trail["data"][0]["action"], "portal_link.create");
+    assert_eq!(trail["data"][0]["target"], link["id"]);
+    world.with_key(None);
+    let page = world.call_with("GET", &format!("/p/{token}"), none(), None, 200).await;
+    assert!(String::from_utf8_lossy(&page.body).contains("Acme"));
+    for (name, value) in [("cache-control", "no-store"), ("referrer-policy", "no-referrer")] {
+        assert_eq!(page.headers[name], value);
+    }
+    for bad in ["x", "%FF", &token[1..], &token.to_lowercase()] {
+        world.call_with("GET", &format!("/p/{bad}"), none(), None, 404).await;
+        world.call_with("GET", &format!("/e/{bad}"), none(), None, 404).await;
+    }
+    let set = world.call_with("GET", "/.well-known/wakepost-keys", none(), None, 200).await;
+    assert_eq!(set.headers["cache-control"], "public, max-age=300");
+    assert!(set.json()["keys"].is_array());
+    world.as_admin();
 }
 
 async fn looking_after(world: &mut World) {

@@ -1,0 +1,321 @@
+//! Pull mode: a subscriber without a public address leases its deliveries, with the bodies and headers that a push would
+//! have had.
+
+use std::time::Duration;
+
+use axum::response::Response;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+use wakepost_domain::access::Right;
+use wakepost_domain::lease::Ticket;
+use wakepost_domain::transition::Ending;
+use wakepost_domain::webhook::{Mode, Webhook};
+use wakepost_domain::work::WorkKind;
+use wakepost_domain::{EventId, Timestamp, limits};
+use wakepost_store::StoreError;
+use wakepost_store::moves::{Claimed, Evidence, Heartbeat};
+use wakepost_store::vault::Slot;
+
+use super::call::{At, Call};
+use super::describe::{self, Conflicting, Keyed, Missing};
+use super::error::ApiError;
+use super::lease::{LeaseWish, seconds};
+use super::once;
+use super::ticket::Leased;
+use super::webhooks::find;
+use super::work::{Moved, check_name};
+use crate::context::Context;
+use crate::deliveries;
+use crate::executors;
+use crate::queue::Ask;
+use crate::schema;
+use crate::view::Content;
+use crate::webhooks;
+use crate::workers::settle::{End, settle};
+
+/// A wish for deliveries.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = DeliveryLease)]
+struct LeaseBody {
+    /// Who asks.
+    #[schema(value_type = schema::Name)]
+    worker: String,
+    /// How many at most.
+    #[schema(value_type = Option<schema::LeaseMax>)]
+    max: Option<u32>,
+    /// How long to wait for the first.
+    #[schema(value_type = Option<schema::LeaseWait>)]
+    wait_s: Option<u64>,
+    /// How long the lease lasts.
+    #[schema(value_type = Option<schema::LeaseSeconds>)]
+    lease_s: Option<u64>,
+}
+
+/// Leased deliveries.
+#[derive(Serialize, ToSchema)]
+struct LeasedDeliveries {
+    /// They; none if there was nothing.
+    deliveries: Vec<LeasedDelivery>,
+}
+
+/// A leased delivery.
+#[derive(Serialize, ToSchema)]
+struct LeasedDelivery {
+    /// Its id.
+    id: String,
+    /// The event: what a repeat is told by.
+    #[schema(value_type = Option<schema::EventId>)]
+    event_id: Option<EventId>,
+    /// The lease.
+    lease_token: String,
+    /// When it ends unless it is extended.
+    #[schema(value_type = schema::Timestamp)]
+    lease_expires_at: Timestamp,
+    /// Which attempt it is.
+    attempt: i32,
+    /// The headers that a push would have had, the signature among them.
+    #[schema(value_type = Object)]
+    headers: Value,
+    /// The body, byte for byte as it was signed.
+    body: String,
+}
+
+/// Leases deliveries of a webhook whose mode is `pull`, waiting for the first if asked to.
+#[utoipa::path(
+    post, path = "/webhooks/{id}/deliveries/lease", operation_id = "lease_deliveries", tag = "deliveries",
+    params(("id" = schema::WebhookId, Path), describe::Tenant), request_body = LeaseBody,
+    responses(
+        (status = 200, description = "The deliveries.", body = LeasedDeliveries),
+        Keyed, Missing, Conflicting,
+    )
+)]
+pub async fn lease(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
+    may_pull(&call)?;
+    let tenant = call.tenant().await?;
+    let webhook = find(&call, &tenant, &id).await?;
+    if webhook.config.mode != Mode::Pull {
+        return Err(ApiError::invalid_state("its deliveries are sent, not pulled"));
+    }
+    let body: LeaseBody = call.body()?;
+    check_name("worker", &body.worker)?;
+    let wish = LeaseWish::read(body.max, body.wait_s, body.lease_s)?;
+    let ask = Ask {
+        kind: WorkKind::Delivery,
+        worker: body.worker,
+        max: wish.max,
+        wait: wish.wait,
+        tenant: Some(tenant.id),
+        kinds: None,
+        sources: Some(vec![wakepost_domain::SourceId(webhook.id.0)]),
+        lease: wish.lease,
+    };
+    let claimed = call.context.queue.lease(&ask, &call.context.stop).await?;
+    call.context.metrics.claimed.inc_by(claimed.len() as u64);
+    let bodies = executors::bodies(&call.context, &claimed).await;
+    let key = call.context.vault.key(tenant.id).await?;
+    let mut leased = Vec::with_capacity(claimed.len());
+    for (item, ..) in &claimed {
+        let opened = item.event.and_then(|event| {
+            let plain = key.open(Slot::Content(event), bodies.get(&event)?).ok()?;
+            Some((event, Content::decode(&plain).ok()?.body))
+        });
+        match opened {
+            Some((event, body)) => {
+                leased.push(handed_out(&call.context, &webhook, item, event, body)?);
+            }
+            None => give_up(&call.context, item.ticket).await,
+        }
+    }
+    Ok(once::json(StatusCode::OK, &LeasedDeliveries { deliveries: leased }))
+}
+
+/// Refuses a caller who may neither change webhooks nor lease.
+fn may_pull(call: &Call) -> Result<(), ApiError> {
+    // Whoever has only a portal link looks after webhooks, and takes nothing from them.
+    call.need_any(&[Right::Work, Right::Operate])
+}
+
+fn handed_out(
+    context: &Context,
+    webhook: &Webhook,
+    item: &Claimed,
+    event: EventId,
+    body: Vec<u8>,
+) -> Result<LeasedDelivery, ApiError> {
+    let unfit = |error: String| ApiError::from(StoreError::Corrupt(error));
+    let delivery =
+        deliveries::compose(context, item, webhook, event, body.into()).map_err(unfit)?;
+    let headers = delivery.signed_headers(context.now()).map_err(unfit)?;
+    let headers: serde_json::Map<String, Value> = headers
+        .iter()
+        .map(|(name, value)| (name.to_string(), json!(String::from_utf8_lossy(value.as_bytes()))))
+        .collect();
+    Ok(LeasedDelivery {
+        id: item.ticket.work.text(WorkKind::Delivery),
+        event_id: item.event,
+        lease_token: context.tokens.delivery_lease(&item.ticket),
+        lease_expires_at: item.lease_expires_at,
+        attempt: item.ticket.attempt,
+        headers: Value::Object(headers),
+        body: String::from_utf8_lossy(&delivery.body).into_owned(),
+    })
+}
+
+/// Nobody can have it: its event is not kept any more, or cannot be read.
+async fn give_up(context: &Context, ticket: Ticket) {
+    let ending = Ending::Failed { retryable: false, retry_after: None };
+    let error = Some("the event is not kept any more".to_owned());
+    let evidence = Evidence::default();
+    let end = End { ticket, ending, error, evidence, follow_up: None, expanded: None };
+    settle(context, vec![end]).await;
+}
+
+/// A receiver's word that it has a delivery.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = DeliveryAck)]
+struct AckBody {
+    /// The lease.
+    lease_token: String,
+}
+
+impl Leased for AckBody {
+    fn token(&self) -> &str {
+        &self.lease_token
+    }
+}
+
+/// Says that a delivery was taken.
+#[utoipa::path(
+    post, path = "/deliveries/{id}/ack", operation_id = "ack_delivery", tag = "deliveries",
+    params(("id" = schema::WorkId, Path)), request_body = AckBody,
+    responses((status = 200, description = "`succeeded`.", body = Moved), Keyed, Missing, Conflicting)
+)]
+pub async fn ack(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
+    may_pull(&call)?;
+    let (_, ticket) = call.leased_as::<AckBody>(WorkKind::Delivery, &id).await?;
+    end(&call, id, ticket, Ending::Succeeded, None).await
+}
+
+/// A receiver's word that it could not take a delivery.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = DeliveryNack)]
+struct NackBody {
+    /// The lease.
+    lease_token: String,
+    /// What went wrong.
+    error: Option<String>,
+    /// Whether another try makes sense; `true` if left out.
+    retryable: Option<bool>,
+    /// When to try again; else by the schedule.
+    #[schema(maximum = 86400)]
+    retry_after_s: Option<u64>,
+    /// It was not looked at, as when a receiver stops: no attempt is counted, and it may be leased again at once.
+    hand_back: Option<bool>,
+}
+
+impl Leased for NackBody {
+    fn token(&self) -> &str {
+        &self.lease_token
+    }
+
+    fn check(&self) -> Result<(), ApiError> {
+        match self.retry_after_s.is_some_and(|wait| wait > 86_400) {
+            true => Err(ApiError::field("retry_after_s", "must be at most 86400")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Says that a delivery was not taken.
+#[utoipa::path(
+    post, path = "/deliveries/{id}/nack", operation_id = "nack_delivery", tag = "deliveries",
+    params(("id" = schema::WorkId, Path)), request_body = NackBody,
+    responses((status = 200, description = "Where it stands.", body = Moved), Keyed, Missing, Conflicting)
+)]
+pub async fn nack(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
+    may_pull(&call)?;
+    let (body, ticket) = call.leased_as::<NackBody>(WorkKind::Delivery, &id).await?;
+    let error = body.error.unwrap_or_else(|| "the receiver did not take it".to_owned());
+    let error = limits::truncate(&error, limits::ERROR_BYTES_MAX).to_owned();
+    if body.hand_back == Some(true) {
+        return end(&call, id, ticket, Ending::HandedBack, None).await;
+    }
+    let retryable = body.retryable.unwrap_or(true);
+    let retry_after = body.retry_after_s.map(Duration::from_secs);
+    end(&call, id, ticket, Ending::Failed { retryable, retry_after }, Some(error)).await
+}
+
+async fn end(
+    call: &Call,
+    id: String,
+    ticket: Ticket,
+    ending: Ending,
+    error: Option<String>,
+) -> Result<Response, ApiError> {
+    let evidence = Evidence::default();
+    let end = End { ticket, ending, error, evidence, follow_up: None, expanded: None };
+    let settled = settle(&call.context, vec![end]).await.pop().unwrap_or(Err(StoreError::Busy))?;
+    if settled.state == wakepost_domain::work::State::DeadLetter && !settled.repeated {
+        webhooks::tell_of_dead_letter(&call.context, ticket.tenant, ticket.work).await;
+    }
+    Ok(once::json(StatusCode::OK, &Moved { id, status: settled.state.as_str() }))
+}
+
+/// A receiver's sign of life.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = DeliveryHeartbeat)]
+struct HeartbeatBody {
+    /// The lease.
+    lease_token: String,
+    /// How long from now; left out, as long as it was asked to last.
+    #[schema(value_type = Option<schema::LeaseSeconds>)]
+    extend_s: Option<u64>,
+}
+
+impl Leased for HeartbeatBody {
+    fn token(&self) -> &str {
+        &self.lease_token
+    }
+
+    fn check(&self) -> Result<(), ApiError> {
+        seconds("extend_s", self.extend_s).map(|_| ())
+    }
+}
+
+/// How the lease stands.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DeliveryBeaten)]
+struct Beaten {
+    /// When it ends now.
+    #[schema(value_type = schema::Timestamp)]
+    lease_expires_at: Timestamp,
+    /// Whether the receiver is asked to stop.
+    cancel_requested: bool,
+}
+
+/// Extends the lease on a delivery.
+#[utoipa::path(
+    post, path = "/deliveries/{id}/heartbeat", operation_id = "heartbeat_delivery", tag = "deliveries",
+    params(("id" = schema::WorkId, Path)), request_body = HeartbeatBody,
+    responses((status = 200, description = "It lives on.", body = Beaten), Keyed, Missing, Conflicting)
+)]
+pub async fn heartbeat(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
+    may_pull(&call)?;
+    let (body, ticket) = call.leased_as::<HeartbeatBody>(WorkKind::Delivery, &id).await?;
+    let usual = Duration::from_secs(ticket.lease_s.max(1) as u64);
+    let extend = seconds("extend_s", body.extend_s)?.unwrap_or(usual);
+    let beat = Heartbeat { ticket, extend, cost: None };
+    let answer = call.context.store.heartbeat(vec![beat]).await.pop();
+    let answer = answer.unwrap_or(Err(StoreError::Busy))?;
+    let beaten = Beaten {
+        lease_expires_at: answer.lease_expires_at,
+        cancel_requested: answer.cancel_requested,
+    };
+    Ok(once::json(StatusCode::OK, &beaten))
+}

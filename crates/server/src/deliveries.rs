@@ -1,0 +1,149 @@
+//! Deliveries: what a webhook's receiver is sent, and what is kept of a try.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use wakepost_domain::publication::{Head, linked};
+use wakepost_domain::webhook::{Auth, INLINE_BYTES_MAX, Webhook};
+use wakepost_domain::{EventId, Timestamp};
+use wakepost_store::moves::Claimed;
+
+use crate::chains;
+use crate::context::Context;
+use crate::outbound::{Delivery, Identity, Timings, Tried};
+
+/// What is sent for a claimed delivery. Every try of it has the same id and body.
+pub fn compose(
+    context: &Context,
+    claimed: &Claimed,
+    webhook: &Webhook,
+    event: EventId,
+    body: Bytes,
+) -> Result<Delivery, String> {
+    let body = match body.len() > INLINE_BYTES_MAX {
+        false => body,
+        true => link(context, claimed, &body)?,
+    };
+    to(webhook, event.to_string(), chains::traceparent(claimed), body, context.now())
+}
+
+/// Something for a webhook, signed with what it has at that moment.
+pub fn to(
+    webhook: &Webhook,
+    id: String,
+    traceparent: String,
+    body: Bytes,
+    now: Timestamp,
+) -> Result<Delivery, String> {
+    let (authorization, identity) = credentials(webhook.secrets.auth.as_ref())?;
+    Ok(Delivery {
+        url: webhook.config.url.clone().unwrap_or_default(),
+        trusted: false,
+        id,
+        secrets: webhook.secrets.live(now).map(str::to_owned).collect(),
+        traceparent,
+        headers: own_headers(webhook),
+        authorization,
+        identity,
+        timeout: webhook.timeout(),
+        body,
+    })
+}
+
+/// The same of an event that is too large to be sent: where it is.
+fn link(context: &Context, claimed: &Claimed, body: &[u8]) -> Result<Bytes, String> {
+    #[derive(Deserialize)]
+    struct Said<'a> {
+        id: EventId,
+        #[serde(rename = "type", borrow)]
+        event_type: std::borrow::Cow<'a, str>,
+        #[serde(borrow)]
+        api_version: Option<std::borrow::Cow<'a, str>>,
+        created_at: Timestamp,
+        livemode: bool,
+    }
+    let said: Said<'_> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let head = Head {
+        id: said.id,
+        event_type: &said.event_type,
+        api_version: said.api_version.as_deref(),
+        created_at: said.created_at,
+        livemode: said.livemode,
+    };
+    let token = context.tokens.event_link(claimed.ticket.tenant, claimed.ticket.work);
+    Ok(linked(head, &format!("{}/e/{token}", context.base_url)).into())
+}
+
+fn own_headers(webhook: &Webhook) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &webhook.secrets.headers {
+        // Both were checked when they were set.
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value))
+        {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
+type Credentials = (Option<HeaderValue>, Option<Arc<Identity>>);
+
+fn credentials(auth: Option<&Auth>) -> Result<Credentials, String> {
+    let secret = |text: String| {
+        let mut value = HeaderValue::from_str(&text).map_err(|error| error.to_string())?;
+        value.set_sensitive(true);
+        Ok::<_, String>(Some(value))
+    };
+    Ok(match auth {
+        None => (None, None),
+        Some(Auth::Bearer { token }) => (secret(format!("Bearer {token}"))?, None),
+        Some(Auth::Basic { username, password }) => {
+            let pair = STANDARD.encode(format!("{username}:{password}"));
+            (secret(format!("Basic {pair}"))?, None)
+        }
+        Some(Auth::Mtls { cert, key }) => {
+            let identity =
+                Identity::read(cert, key).map_err(|(field, why)| format!("{field} {why}"))?;
+            (None, Some(Arc::new(identity)))
+        }
+    })
+}
+
+/// What is kept of a try: what was sent less secrets, what came back, and how long it took.
+pub fn detail(tried: &Tried) -> Value {
+    let headers = |headers: &HeaderMap| -> Value {
+        let pairs = headers.iter().map(|(name, value)| {
+            (name.to_string(), Value::from(String::from_utf8_lossy(value.as_bytes()).into_owned()))
+        });
+        Value::Object(pairs.collect())
+    };
+    let answer = tried.answer.as_ref();
+    json!({
+        "request_headers": headers(&tried.headers),
+        "status_code": answer.map(|answer| answer.status.as_u16()),
+        "body": answer.map(|answer| String::from_utf8_lossy(&answer.body).into_owned()),
+        "truncated": answer.is_some_and(|answer| answer.truncated),
+        "response_headers": answer.map(|answer| headers(&answer.headers)),
+        "remote": answer.and_then(|answer| answer.remote).map(|remote| remote.to_string()),
+        "error_class": tried.class.map(|class| class.as_str()),
+        "timings": timings(&tried.timings),
+    })
+}
+
+/// How long each step took, in milliseconds.
+pub fn timings(timings: &Timings) -> Value {
+    let ms = |step: Option<std::time::Duration>| step.map(|took| took.as_micros() as f64 / 1000.0);
+    json!({
+        "dns_ms": ms(timings.dns),
+        "connect_ms": ms(timings.connect),
+        "tls_ms": ms(timings.tls),
+        "first_byte_ms": ms(timings.first_byte),
+        "total_ms": ms(Some(timings.total)),
+    })
+}

@@ -1,0 +1,155 @@
+//! Sending a delivery: a published event to one webhook, once, and what its receiver makes of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use wakepost_domain::transition::Ending;
+use wakepost_domain::webhook::Webhook;
+use wakepost_domain::{EventId, Timestamp, WebhookId};
+use wakepost_store::vault::{Sealed, Slot};
+use wakepost_store::{Result, StoreError, failpoint};
+
+use super::Finished;
+use super::lease::{self, Stop};
+use crate::context::Context;
+use crate::deliveries;
+use crate::outbound::{Delivered, Tried, deliver};
+use crate::queue::Pushed;
+use crate::webhooks;
+
+/// What recording an end may take beyond the receiver's own time.
+const MARGIN: Duration = Duration::from_secs(20);
+
+/// Sends one delivery. `body`: what its event says, if that was read already.
+pub async fn run(context: &Arc<Context>, item: &Pushed, body: Option<Sealed>) -> Finished {
+    let webhook = match webhook(context, item).await {
+        Ok(Some(webhook)) => webhook,
+        Ok(None) => return Finished::Declined { reason: "the webhook was deleted".to_owned() },
+        Err(error) => return Finished::failed(error.to_string(), true),
+    };
+    if webhook.config.disabled.is_some() {
+        return Finished::failed("the webhook is disabled", false);
+    }
+    let limit = webhook.timeout() + MARGIN;
+    let stopped = tokio::select! {
+        // A node that was frozen must hear first that its lease is over.
+        biased;
+        stopped = lease::keep(context, item, limit) => stopped,
+        finished = send(context, item, &webhook, body) => {
+            return finished.unwrap_or_else(|error| match error {
+                StoreError::LeaseLost => Finished::Lost,
+                error => Finished::failed(error.to_string(), true),
+            });
+        }
+    };
+    match stopped {
+        Stop::Lost => Finished::Lost,
+        Stop::Cancelled => Finished::Cancelled,
+        Stop::TimedOut => Finished::failed("the delivery took too long", true),
+        // Whether the receiver got it is not known. The next try has the same id.
+        Stop::NodeStops => Finished::HandBack,
+    }
+}
+
+async fn webhook(context: &Context, item: &Pushed) -> Result<Option<Arc<Webhook>>> {
+    let (_, lane, _) = item;
+    match lane.key.origin {
+        Some(origin) => context.directory.webhook(lane.key.tenant, WebhookId(origin)).await,
+        None => Ok(None),
+    }
+}
+
+async fn send(
+    context: &Arc<Context>,
+    item: &Pushed,
+    webhook: &Arc<Webhook>,
+    body: Option<Sealed>,
+) -> Result<Finished> {
+    let (claimed, ..) = item;
+    let Some(event) = claimed.event else {
+        return Ok(Finished::failed("it has no event", false));
+    };
+    let Some(body) = body_of(context, item, event, body).await? else {
+        return Ok(Finished::failed("the event is not kept any more", false));
+    };
+    let delivery = match deliveries::compose(context, claimed, webhook, event, body) {
+        Ok(delivery) => delivery,
+        Err(error) => return Ok(Finished::failed(error, false)),
+    };
+    failpoint::pass_async("delivery.before_send").await?;
+    let now = context.now();
+    let addresses = &context.config.addresses;
+    let tried = deliver(context.client.as_ref(), addresses, now, &delivery).await;
+    failpoint::pass_async("delivery.after_send").await?;
+    judge(context, item, webhook, tried).await
+}
+
+/// What the event says, byte for byte as it was published.
+async fn body_of(
+    context: &Context,
+    item: &Pushed,
+    event: EventId,
+    read: Option<Sealed>,
+) -> Result<Option<Bytes>> {
+    let record = match read {
+        Some(record) => Some(record),
+        None => context.store.contents(vec![event]).await?.pop().map(|(_, record)| record),
+    };
+    let Some(record) = record else { return Ok(None) };
+    let key = context.vault.key(item.0.ticket.tenant).await?;
+    let plain = key.open(Slot::Content(event), &record)?;
+    Ok(Some(crate::view::Content::decode(&plain)?.body.into()))
+}
+
+/// Tells the circuit of a run, and answers whether it was a probe. What it cannot be told changes nothing about the
+/// delivery: a receiver that took it must not get it again for that.
+async fn note(context: &Arc<Context>, webhook: &Webhook, started_at: Timestamp, ok: bool) -> bool {
+    match webhooks::note(context, webhook, started_at, ok).await {
+        Ok(noted) => noted.was_probe,
+        Err(error) => {
+            tracing::warn!(%error, webhook = %webhook.id, "a circuit was not told of a run");
+            false
+        }
+    }
+}
+
+/// What follows: for the delivery, and for its webhook.
+async fn judge(
+    context: &Arc<Context>,
+    item: &Pushed,
+    webhook: &Arc<Webhook>,
+    tried: Tried,
+) -> Result<Finished> {
+    let ticket = item.0.ticket;
+    let mut detail = deliveries::detail(&tried);
+    let (ending, error) = match tried.delivered {
+        Delivered::Taken { .. } => {
+            note(context, webhook, ticket.started_at, true).await;
+            (Ending::Succeeded, None)
+        }
+        Delivered::Failed { error, retryable: true, retry_after, .. } => {
+            let was_probe = note(context, webhook, ticket.started_at, false).await;
+            let ending = match was_probe {
+                true => Ending::ProbeFailed,
+                false => Ending::Failed { retryable: true, retry_after },
+            };
+            if was_probe && let Value::Object(fields) = &mut detail {
+                fields.insert("probe".to_owned(), json!(true));
+            }
+            (ending, Some(error))
+        }
+        Delivered::Failed { error, gone, .. } => {
+            if gone {
+                let reason = "the receiver answered 410 Gone";
+                let gone = webhooks::disable(context, webhook.tenant, webhook.id, reason, None);
+                if let Err(error) = gone.await {
+                    tracing::warn!(%error, webhook = %webhook.id, "a webhook that is gone was not disabled");
+                }
+            }
+            (Ending::Failed { retryable: false, retry_after: None }, Some(error))
+        }
+    };
+    Ok(Finished::Delivered { ending, error, detail: detail.to_string() })
+}
