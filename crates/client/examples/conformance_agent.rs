@@ -136,7 +136,13 @@ fn is_good(step: &Value) -> Result<bool, Stop> {
         headers.append(HeaderName::try_from(text(0))?, text(1).parse()?);
     }
     let secrets = list("secrets");
-    let verifier = Verifier::new(secrets.iter().filter_map(Value::as_str))?;
+    // A key of a key set is an object there.
+    let secrets = secrets.iter().map(|secret| match secret.as_str() {
+        Some(text) => text.to_owned(),
+        None => secret.to_string(),
+    });
+    let secrets: Vec<String> = secrets.collect();
+    let verifier = Verifier::new(secrets.iter().map(String::as_str))?;
     let (body, now) = (step["body"].as_str().unwrap_or_default(), step["now"].as_u64());
     Ok(verifier.verify_at(&headers, body.as_bytes(), now.unwrap_or_default()).is_ok())
 }

@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::backoff::Backoff;
 use crate::transport::{Answer, Pieces};
 use crate::{Client, Error, Problem};
 
@@ -24,6 +25,10 @@ const CHAIN: HeaderName = HeaderName::from_static("wakepost-chain");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// As much of a refusal as is read where the answer is a stream.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+/// How often a call is sent at most, where a repeat is harmless.
+const TRIES_MAX: u32 = 4;
+/// The longest wait between two tries, whatever the server asks for.
+const PAUSE_MAX: Duration = Duration::from_secs(15);
 
 /// A call whose answer is a `T`. Await it, or take the answer as the server wrote it with [`Call::text`].
 #[must_use = "a call is sent when it is awaited"]
@@ -32,6 +37,7 @@ pub struct Call<T> {
     // An argument that cannot be sent is told when the call is awaited, so that building never fails.
     request: Result<Request<Full<Bytes>>, Error>,
     timeout: Duration,
+    tries_max: u32,
     answer: PhantomData<fn() -> T>,
 }
 
@@ -68,20 +74,28 @@ impl<T> Call<T> {
         self
     }
 
+    /// Says that sending it twice is harmless: it is sent again if no answer comes, or the server has trouble.
+    pub(crate) fn repeatable(mut self) -> Call<T> {
+        self.tries_max = TRIES_MAX;
+        self
+    }
+
     /// Sends it, and returns the answer's bytes.
     pub async fn bytes(self) -> Result<Bytes, Error> {
-        let client = &self.client;
-        let answer = client
-            .transport
-            .send(self.request?, client.url(), self.timeout, client.body_bytes_max)
-            .await?;
-        match answer.status {
-            status if status.is_success() => Ok(answer.body),
-            status if status.as_u16() >= 400 => Err(Error::Api(Box::new(problem(&answer)))),
-            status => Err(Error::Protocol(format!(
-                "status {status}; is the URL right, https or http included?"
-            ))),
+        let Call { client, request, timeout, tries_max, .. } = self;
+        let request = request?;
+        let mut backoff = Backoff::default();
+        for _ in 1..tries_max {
+            match send(&client, request.clone(), timeout).await {
+                Err(error) if error.is_transient() => {
+                    let asked = error.problem().and_then(|problem| problem.retry_after_s);
+                    let asked = Duration::from_secs(asked.unwrap_or_default()).min(PAUSE_MAX);
+                    tokio::time::sleep(backoff.next().max(asked)).await;
+                }
+                answered => return answered,
+            }
         }
+        send(&client, request, timeout).await
     }
 
     /// Sends it, and returns the answer piece by piece: it may be larger than memory.
@@ -143,6 +157,23 @@ impl<T> fmt::Debug for Call<T> {
     }
 }
 
+/// Sends a request once.
+async fn send(
+    client: &Client,
+    request: Request<Full<Bytes>>,
+    timeout: Duration,
+) -> Result<Bytes, Error> {
+    let (base, max) = (client.url(), client.body_bytes_max);
+    let answer = client.transport.send(request, base, timeout, max).await?;
+    match answer.status {
+        status if status.is_success() => Ok(answer.body),
+        status if status.as_u16() >= 400 => Err(Error::Api(Box::new(problem(&answer)))),
+        status => Err(Error::Protocol(format!(
+            "status {status}; is the URL right, https or http included?"
+        ))),
+    }
+}
+
 /// What a call is made of.
 pub(crate) struct Parts<'a> {
     method: Method,
@@ -198,6 +229,7 @@ impl Client {
         Call {
             request: self.request(prefix, parts),
             timeout: self.timeout,
+            tries_max: 1,
             client: self.clone(),
             answer: PhantomData,
         }

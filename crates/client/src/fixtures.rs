@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::call::{delete, get, post};
 use crate::lenient::null_as_default;
-use crate::{Call, Client, Nothing, Page, Tried};
+use crate::{Call, Client, Nothing, Page, PageQuery, Tried};
 
 /// A request that was kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -27,15 +27,6 @@ pub struct Fixture {
     pub body_bytes: Option<u64>,
     /// When it was kept.
     pub created_at: Option<String>,
-}
-
-/// Which fixtures to list.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct FixtureQuery {
-    /// How many.
-    pub limit: Option<u32>,
-    /// From where.
-    pub cursor: Option<String>,
 }
 
 /// Where to send a fixture.
@@ -62,7 +53,7 @@ impl Client {
     }
 
     /// `GET /fixtures`
-    pub fn list_fixtures(&self, query: &FixtureQuery) -> Call<Page<Fixture>> {
+    pub fn list_fixtures(&self, query: &PageQuery) -> Call<Page<Fixture>> {
         self.call(get(&["fixtures"]).query(query))
     }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{delete, get, post};
 use crate::lenient::null_as_default;
-use crate::{Call, Client, Nothing, Page};
+use crate::{Call, Client, Nothing, Page, PageQuery};
 
 /// One API key. Its text is in the answer that made it, and never again.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -59,15 +59,6 @@ pub struct NewKey {
     pub expires_at: Option<String>,
 }
 
-/// Which keys to list.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct KeyQuery {
-    /// How many.
-    pub limit: Option<u32>,
-    /// From where.
-    pub cursor: Option<String>,
-}
-
 impl Client {
     /// `POST /keys`
     pub fn create_key(&self, key: &NewKey) -> Call<Key> {
@@ -75,7 +66,7 @@ impl Client {
     }
 
     /// `GET /keys`
-    pub fn list_keys(&self, query: &KeyQuery) -> Call<Page<Key>> {
+    pub fn list_keys(&self, query: &PageQuery) -> Call<Page<Key>> {
         self.call(get(&["keys"]).query(query))
     }
 

@@ -214,7 +214,7 @@ pub struct FinishedJob {
 
 /// A body with the lease token in front.
 #[derive(Serialize)]
-struct Leased<'a, T> {
+pub(crate) struct Leased<'a, T> {
     lease_token: &'a str,
     #[serde(flatten)]
     rest: T,
@@ -230,7 +230,7 @@ struct FinishMany<'a> {
     jobs: &'a [Finish],
 }
 
-fn leased<T>(lease_token: &str, rest: T) -> Leased<'_, T> {
+pub(crate) fn leased<T>(lease_token: &str, rest: T) -> Leased<'_, T> {
     Leased { lease_token, rest }
 }
 

@@ -24,6 +24,36 @@ pub(crate) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<St
         .collect())
 }
 
+/// Reads sentences: one, or a list of them, each a string or an object with a `message` and perhaps a `field`.
+pub(crate) fn sentences<'de, D>(deserializer: D) -> Result<Vec<String>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let said = match Value::deserialize(deserializer)? {
+        Value::Array(each) => each,
+        Value::Null => Vec::new(),
+        one => vec![one],
+    };
+    let sentence = |value: &Value| {
+        let message = value.as_str().or_else(|| value.get("message")?.as_str());
+        match (value.get("field").and_then(Value::as_str), message) {
+            (Some(field), Some(message)) => format!("{field}: {message}"),
+            (None, Some(message)) => message.to_owned(),
+            (_, None) => value.to_string(),
+        }
+    };
+    Ok(said.iter().map(sentence).collect())
+}
+
+/// Reads text; anything else becomes its JSON.
+pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::String(text) => text,
+        Value::Null => String::new(),
+        other => other.to_string(),
+    })
+}
+
 /// Reads a value that may be null, keeping the difference between null and absent out of the type.
 pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where

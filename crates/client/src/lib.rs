@@ -2,7 +2,9 @@
 //!
 //! [`Client`] has one method for each call of the HTTP API; a method returns a [`Call`], which is sent when
 //! it is awaited. [`worker`] is a worker in ten lines: it leases jobs, keeps their leases alive, runs them
-//! and reports how they went. A [`Verifier`] is for those who receive. This crate knows the HTTP contract and nothing of the server behind it.
+//! and reports how they went. [`Client::publish`] tells subscribers what happened, once, however often it has to be
+//! sent. A [`Verifier`] is for those who receive. This crate knows the HTTP contract and nothing of the server behind
+//! it.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), wakepost_client::Error> {
@@ -18,8 +20,10 @@ mod backoff;
 mod call;
 mod client;
 mod dead_letters;
+mod deliveries;
 mod effects;
 mod error;
+mod event_types;
 mod fixtures;
 mod health;
 mod inbox;
@@ -28,6 +32,9 @@ mod keys;
 mod lease;
 mod lenient;
 mod page;
+mod portal;
+mod publishing;
+mod pulling;
 mod schedules;
 mod sources;
 mod stats;
@@ -35,6 +42,7 @@ mod tenants;
 mod transport;
 mod verify;
 mod watching;
+mod webhooks;
 pub mod worker;
 
 pub use approvals::Proposal;
@@ -44,9 +52,11 @@ pub use dead_letters::{
     DeadLetter, DeadLetterFilter, DeadLetterPurge, DeadLetterQuery, DeadLetterReplay,
     DeadLetterWhole,
 };
+pub use deliveries::{Attempt, Delivery, ReplayedDelivery};
 pub use effects::{Begun, Decision, Effect, EffectOutcome, NewEffect, OnDoubt, Resolution};
 pub use error::{Error, FieldError, Problem};
-pub use fixtures::{Fixture, FixtureQuery, FixtureSending};
+pub use event_types::{EventType, EventTypeFields, EventTypeVersion};
+pub use fixtures::{Fixture, FixtureSending};
 pub use inbox::{
     Actor, Envelope, Event, Evidence, InboxQuery, Message, Operation, OperationBegun, Receipt,
     ReplayMany, Subject, Work,
@@ -55,19 +65,26 @@ pub use jobs::{
     CancelOn, CancelledSubject, ChainLink, Job, JobLease, JobQuery, JobRun, NewJob, Replay,
     Replayed, Scope,
 };
-pub use keys::{Key, KeyQuery, NewKey};
+pub use keys::{Key, NewKey};
 pub use lease::{
     Completion, Extension, Failure, Finish, FinishOutcome, Finished, FinishedJob, Heartbeat,
     LeaseQuery, LeasedJob, LeasedJobs, Progress, Reply,
 };
-pub use page::{Moved, Nothing, Page};
-pub use schedules::{Schedule, ScheduleFields, ScheduleQuery};
+pub use page::{Moved, Nothing, Page, PageQuery};
+pub use portal::{NewPortalLink, PortalLink};
+pub use publishing::{NewEvent, PublishedEvent, PublishedEvents};
+pub use pulling::{DeliveryLeaseQuery, LeasedDeliveries, LeasedDelivery, Nack};
+pub use schedules::{Schedule, ScheduleFields};
 pub use sources::{
-    Budget, Executor, NewSource, Rotation, SECRET_SETTING, Source, SourceFields, SourceQuery,
-    SourceSetup, SourceStatus, Trial, Tried,
+    Budget, Executor, NewSource, Rotation, SECRET_SETTING, Source, SourceFields, SourceSetup,
+    SourceStatus, Trial, Tried,
 };
 pub use stats::{BudgetUse, LaneStats, Limits, SourceStats, Standing, Stats, WorkerStats};
-pub use tenants::{NewTenant, Tenant, TenantQuery};
+pub use tenants::{NewTenant, Tenant};
 pub use transport::Pieces;
 pub use verify::{Verifier, VerifyError};
 pub use watching::{JobEvent, JobEvents};
+pub use webhooks::{
+    Circuit, CircuitSettings, DeliveryQuery, Period, RotatedWebhook, Webhook, WebhookAuth,
+    WebhookFields, WebhookTried,
+};

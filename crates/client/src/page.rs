@@ -13,6 +13,15 @@ pub struct Page<T> {
     pub next_cursor: Option<String>,
 }
 
+/// Which page of a list that has no filters.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct PageQuery {
+    /// How many.
+    pub limit: Option<u32>,
+    /// From where.
+    pub cursor: Option<String>,
+}
+
 /// Something was moved: what, and where it stands now.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]

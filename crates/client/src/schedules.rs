@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::call::{delete, get, patch, post};
 use crate::lenient::null_as_default;
-use crate::{Call, Client, Executor, Nothing, Page};
+use crate::{Call, Client, Executor, Nothing, Page, PageQuery};
 
 /// A schedule.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -109,15 +109,6 @@ pub struct ScheduleFields {
     pub enabled: Option<bool>,
 }
 
-/// Which schedules to list.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct ScheduleQuery {
-    /// How many.
-    pub limit: Option<u32>,
-    /// From where.
-    pub cursor: Option<String>,
-}
-
 impl Client {
     /// `POST /schedules`
     pub fn create_schedule(&self, schedule: &ScheduleFields) -> Call<Schedule> {
@@ -125,7 +116,7 @@ impl Client {
     }
 
     /// `GET /schedules`
-    pub fn list_schedules(&self, query: &ScheduleQuery) -> Call<Page<Schedule>> {
+    pub fn list_schedules(&self, query: &PageQuery) -> Call<Page<Schedule>> {
         self.call(get(&["schedules"]).query(query))
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::call::{delete, get, patch, post};
 use crate::lenient::{names, null_as_default};
-use crate::{Call, Client, Error, Moved, Nothing, Page, Receipt};
+use crate::{Call, Client, Error, Moved, Nothing, Page, PageQuery, Receipt};
 pub use fields::{Budget, Executor, NewSource, Rotation, SourceFields};
 pub use standing::{SourceSetup, SourceStatus, Trial, Tried};
 
@@ -132,15 +132,6 @@ impl std::fmt::Debug for Source {
     }
 }
 
-/// Which sources, or which receipts of one, to list.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct SourceQuery {
-    /// How many.
-    pub limit: Option<u32>,
-    /// From where.
-    pub cursor: Option<String>,
-}
-
 impl Client {
     /// `POST /sources/{id}/test`
     pub fn test_source(&self, id: &str, trial: &Trial) -> Call<Tried> {
@@ -171,7 +162,7 @@ impl Client {
     }
 
     /// `GET /sources`
-    pub fn list_sources(&self, query: &SourceQuery) -> Call<Page<Source>> {
+    pub fn list_sources(&self, query: &PageQuery) -> Call<Page<Source>> {
         self.call(get(&["sources"]).query(query))
     }
 
@@ -216,7 +207,7 @@ impl Client {
     }
 
     /// `GET /sources/{id}/receipts`: its latest requests that were refused or repeated.
-    pub fn source_receipts(&self, id: &str, query: &SourceQuery) -> Call<Page<Receipt>> {
+    pub fn source_receipts(&self, id: &str, query: &PageQuery) -> Call<Page<Receipt>> {
         self.call(get(&["sources", id, "receipts"]).query(query))
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::call::{get, post};
 use crate::lenient::null_as_default;
-use crate::{Call, Client, Page};
+use crate::{Call, Client, Page, PageQuery};
 
 /// One tenant.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -52,15 +52,6 @@ pub struct NewTenant {
     pub backoff_s: Option<Vec<u64>>,
 }
 
-/// Which tenants to list.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct TenantQuery {
-    /// How many.
-    pub limit: Option<u32>,
-    /// From where.
-    pub cursor: Option<String>,
-}
-
 impl Client {
     /// `POST /tenants`
     pub fn create_tenant(&self, tenant: &NewTenant) -> Call<Tenant> {
@@ -68,7 +59,7 @@ impl Client {
     }
 
     /// `GET /tenants`
-    pub fn list_tenants(&self, query: &TenantQuery) -> Call<Page<Tenant>> {
+    pub fn list_tenants(&self, query: &PageQuery) -> Call<Page<Tenant>> {
         self.call(get(&["tenants"]).query(query))
     }
 }

@@ -6,8 +6,9 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use http::HeaderMap;
+use serde::Deserialize;
 
 /// How far the time of a request may be from ours, unless the receiver says otherwise.
 const TOLERANCE: Duration = Duration::from_secs(300);
@@ -37,8 +38,12 @@ pub struct Verifier {
 /// Why a request is not to be believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
-    /// A secret is not one: `whsec_…` or plain text verifies `v1`, a public key `whpk_…` verifies `v1a`.
-    #[error("a secret must be whsec_ and base64, whpk_ and a public key in base64, or plain text")]
+    /// A secret is not one: `whsec_…` or plain text verifies `v1`; a public key, `whpk_…` or one entry of the key set,
+    /// verifies `v1a`.
+    #[error(
+        "a secret must be whsec_ and base64, whpk_ and a public key in base64, one Ed25519 key of the key set, or \
+         plain text"
+    )]
     Secret,
     /// A header is missing, doubled or malformed.
     #[error(
@@ -60,7 +65,10 @@ enum Key {
 }
 
 impl Verifier {
-    /// A verifier with these secrets, any of which may fit: `whsec_…` or plain text, or `whpk_…` for Ed25519.
+    /// A verifier with these secrets, any of which may fit: `whsec_…` or plain text; for Ed25519 `whpk_…`, or the
+    /// webhook's entry in `/.well-known/wakepost-keys`, as JSON.
+    ///
+    /// Not the whole set: the other keys in it sign for other webhooks, and so for other people.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Result<Verifier, VerifyError> {
         let keys = secrets.into_iter().map(Key::read).collect::<Result<Vec<_>, _>>()?;
         match keys.is_empty() {
@@ -119,6 +127,11 @@ impl Key {
         if secret.starts_with("whsk_") {
             return Err(VerifyError::Secret);
         }
+        // Never plain text, even if it is no key: everybody knows a public key, and could sign with its text.
+        if secret.trim_start().starts_with('{') {
+            let entry = serde_json::from_str::<PublicJwk>(secret).ok();
+            return entry.and_then(PublicJwk::key).map(Key::Public).ok_or(VerifyError::Secret);
+        }
         if let Some(text) = secret.strip_prefix("whpk_") {
             let key = decode(text).filter(|key| key.len() == 32).map(Key::Public);
             return key.ok_or(VerifyError::Secret);
@@ -150,6 +163,33 @@ impl Key {
                 of("v1a").any(|signature| key.verify(content, signature).is_ok())
             }
         }
+    }
+}
+
+/// A public Ed25519 key as a key set has it (RFC 8037).
+#[derive(Deserialize)]
+struct PublicJwk {
+    kty: String,
+    crv: String,
+    x: String,
+    #[serde(rename = "use")]
+    purpose: Option<String>,
+    alg: Option<String>,
+    d: Option<serde::de::IgnoredAny>,
+}
+
+impl PublicJwk {
+    /// Its bytes, unless it is of another kind, for another purpose, or has the private half with it.
+    fn key(self) -> Option<Vec<u8>> {
+        let is = |field: &Option<String>, allowed: &[&str]| {
+            field.as_deref().is_none_or(|text| allowed.contains(&text))
+        };
+        let fits = self.kty == "OKP"
+            && self.crv == "Ed25519"
+            && self.d.is_none()
+            && is(&self.purpose, &["sig"])
+            && is(&self.alg, &["EdDSA", "Ed25519"]);
+        URL_SAFE_NO_PAD.decode(&self.x).ok().filter(|key| fits && key.len() == 32)
     }
 }
 
@@ -271,6 +311,35 @@ mod tests {
         let signature = format!("v1a,{}", STANDARD.encode(signed.as_ref()));
         assert_eq!(verify(&[&public], &AT.to_string(), &signature), Ok(()));
         assert_eq!(verify(&[SECRET], &AT.to_string(), &signature), Err(VerifyError::Signature));
+        let entry = jwk(&URL_SAFE_NO_PAD.encode(pair.public_key()));
+        assert_eq!(verify(&[&entry], &AT.to_string(), &signature), Ok(()));
+    }
+
+    /// An entry of the key set.
+    fn jwk(x: &str) -> String {
+        format!(
+            r#"{{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","use":"sig","kid":"wh_1","x":"{x}"}}"#
+        )
+    }
+
+    #[test]
+    fn an_entry_of_another_kind_a_private_key_or_a_whole_set_is_no_key() {
+        let good = jwk(&URL_SAFE_NO_PAD.encode([7; 32]));
+        assert!(Verifier::new([good.as_str()]).is_ok());
+        for wrong in [
+            good.replace("OKP", "EC"),
+            good.replace("Ed25519\"", "X25519\""),
+            good.replace("sig", "enc"),
+            good.replace("EdDSA", "HS256"),
+            good.replace("{", r#"{"d":"AAAA","#),
+            jwk("AAAA"),
+            jwk(&STANDARD.encode([0xff; 32])),
+            format!(r#"{{"keys":[{good}]}}"#),
+            "{}".to_owned(),
+            " {not json".to_owned(),
+        ] {
+            assert_eq!(Verifier::new([wrong.as_str()]).err(), Some(VerifyError::Secret), "{wrong}");
+        }
     }
 
     #[test]

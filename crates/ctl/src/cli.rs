@@ -3,7 +3,8 @@
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    dlq, fixtures, inbox, jobs, keys, schedules, sources, stats, tenants, trigger, verify,
+    deliveries, dlq, event_types, events, fixtures, inbox, jobs, keys, portal_link, schedules,
+    sources, stats, tenants, trigger, verify, webhooks,
 };
 use crate::session::Session;
 
@@ -67,6 +68,20 @@ enum Command {
     Trigger(trigger::Trigger),
     /// Say why a saved request is accepted or refused, without a server
     Verify(verify::Verify),
+    /// Who gets the events that you publish
+    #[command(subcommand)]
+    Webhooks(webhooks::Webhooks),
+    /// Events that you publish
+    #[command(subcommand)]
+    Events(events::Events),
+    /// The catalogue of what you publish
+    #[command(subcommand)]
+    EventTypes(event_types::EventTypes),
+    /// Events on their way to a webhook, try by try
+    #[command(subcommand)]
+    Deliveries(deliveries::Deliveries),
+    /// Make a link that opens a subscriber's own portal
+    PortalLink(portal_link::PortalLink),
     /// How the queue stands: counts, limits, workers
     Stats(stats::Stats),
     /// API keys
@@ -97,6 +112,11 @@ pub async fn run() -> anyhow::Result<()> {
         Command::Schedules(command) => command.run(&session).await,
         Command::Dlq(command) => command.run(&session).await,
         Command::Sources(command) => command.run(&session).await,
+        Command::Webhooks(command) => command.run(&session).await,
+        Command::Events(command) => command.run(&session).await,
+        Command::EventTypes(command) => command.run(&session).await,
+        Command::Deliveries(command) => command.run(&session).await,
+        Command::PortalLink(command) => command.run(&session).await,
         Command::Stats(command) => command.run(&session).await,
         Command::Keys(command) => command.run(&session).await,
         Command::Tenants(command) => command.run(&session).await,

@@ -64,7 +64,8 @@ fn next_after(problem: &Problem) -> Option<String> {
         (403, _) => "use a key with a higher role: `webhookctl keys list` shows what there is",
         (404, _) => "check the id; with a key for all tenants, say which with --tenant",
         (409, "invalid_state") => {
-            "look at where it stands: `webhookctl jobs inspect ID` or `webhookctl sources status ID`"
+            "look at where it stands: `webhookctl jobs inspect ID`, `webhookctl sources status ID` or \
+             `webhookctl webhooks show ID`"
         }
         (409, "proposal_changed") => "run the command again: it shows what is proposed now",
         (422, _) => "correct what is named above; --help shows what the command takes",

@@ -6,7 +6,7 @@ use wakepost_client::{Call, Client, Page};
 
 use crate::cli::{DEFAULT_URL, Global};
 use crate::exit::Usage;
-use crate::output::{self, Paint, Table};
+use crate::output::{self, Paint, Row, Table};
 
 const NO_KEY: &str = "no API key: pass --key, or set WAKEPOST_KEY; \
                       `wakepost serve` prints one at its first start";
@@ -65,19 +65,23 @@ impl Session {
     }
 
     /// Makes a list call and shows the page as a table, with the way to the next page.
-    pub async fn list<T: DeserializeOwned>(
+    pub async fn list<T: DeserializeOwned + Row>(&self, call: Call<Page<T>>) -> anyhow::Result<()> {
+        self.list_as::<T, T>(call).await
+    }
+
+    /// As [`Session::list`], of things that are shown in more than one way.
+    pub async fn list_as<T: DeserializeOwned, R: Row + From<T>>(
         &self,
         call: Call<Page<T>>,
-        things: &str,
-        table: impl FnOnce(&[T]) -> Table,
     ) -> anyhow::Result<()> {
         let Some(page) = self.answer(call).await? else {
             return Ok(());
         };
-        if page.data.is_empty() {
-            output::hint(&format!("no {things} here"));
+        let rows: Vec<R> = page.data.into_iter().map(R::from).collect();
+        if rows.is_empty() {
+            output::hint(&format!("no {} here", R::THINGS));
         } else {
-            output::print(&table(&page.data).render(self.paint))?;
+            output::print(&Table::of(&rows, self.now).render(self.paint))?;
         }
         if let Some(cursor) = page.next_cursor {
             let next = output::next_page::command(std::env::args(), &cursor);

@@ -1,6 +1,7 @@
 //! The flags of every list.
 
 use clap::Args;
+use wakepost_client::PageQuery;
 
 #[derive(Args)]
 pub struct Paging {
@@ -10,4 +11,10 @@ pub struct Paging {
     /// Where to go on, as the end of a page says
     #[arg(long)]
     pub cursor: Option<String>,
+}
+
+impl From<Paging> for PageQuery {
+    fn from(paging: Paging) -> PageQuery {
+        PageQuery { limit: paging.limit, cursor: paging.cursor }
+    }
 }

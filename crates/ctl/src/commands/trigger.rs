@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use wakepost_client::{Source, SourceQuery, Trial};
+use wakepost_client::{PageQuery, Source, Trial};
 use wakepost_domain::Timestamp;
 use wakepost_domain::ports::Entropy;
 use wakepost_providers::{Keys, Provider, Sample, Settings, SignedRequest, registry};
@@ -102,7 +102,7 @@ impl Trigger {
         if let Some(id) = &self.source {
             return Ok(session.client.get_source(id).await?);
         }
-        let query = SourceQuery { limit: Some(500), cursor: None };
+        let query = PageQuery { limit: Some(500), cursor: None };
         let mut sources = session.client.list_sources(&query).await?.data;
         sources.retain(|source| source.provider == self.provider);
         match sources.len() {

@@ -1,5 +1,10 @@
 //! A piece of output: escaped when it is made, coloured when it is printed.
 
+use std::fmt::Display;
+
+use jiff::Timestamp;
+
+use super::when::relative;
 use super::{Paint, Tone, escape};
 
 /// Text for a table or a field list. Whatever goes in is escaped.
@@ -30,6 +35,21 @@ impl Cell {
             Some(text) if !text.is_empty() => Cell::new(text),
             _ => Cell::toned(Tone::Dim, "-"),
         }
+    }
+
+    /// A secret, and that it is not shown again.
+    pub fn shown_once(secret: &str) -> Cell {
+        Cell::toned(Tone::Bold, secret).then(Tone::Dim, "  (shown once: keep it now)")
+    }
+
+    /// A number, or a dash if there is none.
+    pub fn number(number: Option<impl Display>) -> Cell {
+        Cell::maybe(number.map(|number| number.to_string()).as_deref())
+    }
+
+    /// How long ago, or in how long; a dash if there is no time.
+    pub fn ago(now: Timestamp, at: Option<&str>) -> Cell {
+        Cell::maybe(at.map(|at| relative(now, at)).as_deref())
     }
 
     /// Text for people, cut at its end so that a table stays readable. Not for ids.

@@ -1,5 +1,7 @@
 //! One thing in detail: labels and values, two to a line where they belong together.
 
+use std::borrow::Cow;
+
 use super::{Cell, Paint, Tone};
 
 const LABEL_WIDTH: usize = 16;
@@ -15,15 +17,15 @@ pub struct Fields {
 }
 
 struct Line {
-    label: &'static str,
+    label: Cow<'static, str>,
     value: Cell,
     beside: Option<(&'static str, Cell)>,
 }
 
 impl Fields {
     /// Adds a line.
-    pub fn line(mut self, label: &'static str, value: Cell) -> Fields {
-        self.lines.push(Line { label, value, beside: None });
+    pub fn line(mut self, label: impl Into<Cow<'static, str>>, value: Cell) -> Fields {
+        self.lines.push(Line { label: label.into(), value, beside: None });
         self
     }
 
@@ -43,7 +45,7 @@ impl Fields {
         beside_label: &'static str,
         beside: Cell,
     ) -> Fields {
-        self.lines.push(Line { label, value, beside: Some((beside_label, beside)) });
+        self.lines.push(Line { label: label.into(), value, beside: Some((beside_label, beside)) });
         self
     }
 
@@ -51,8 +53,9 @@ impl Fields {
     pub fn render(&self, paint: Paint) -> String {
         let mut text = String::new();
         for line in &self.lines {
-            let label = Cell::toned(Tone::Dim, line.label);
-            text.push_str(&label.padded(paint, LABEL_WIDTH));
+            let label = Cell::toned(Tone::Dim, &line.label);
+            // A label that is the server's word may be longer than ours.
+            text.push_str(&label.padded(paint, LABEL_WIDTH.max(label.width() + 1)));
             match &line.beside {
                 None => text.push_str(&line.value.render(paint)),
                 Some((beside_label, beside)) => {

@@ -9,6 +9,7 @@ mod fields;
 pub mod json;
 pub mod next_page;
 mod paint;
+mod row;
 mod table;
 pub mod when;
 
@@ -18,6 +19,7 @@ pub use cell::Cell;
 pub use escape::escape;
 pub use fields::Fields;
 pub use paint::{Paint, Tone};
+pub use row::Row;
 pub use table::Table;
 
 /// Prints to standard output, with a line break at the end. A reader that has seen enough (`| head`) is no error.

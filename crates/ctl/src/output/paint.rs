@@ -42,9 +42,9 @@ impl Tone {
         match status {
             "succeeded" | "active" => Tone::Good,
             "running" => Tone::Busy,
-            "retrying" | "held" | "awaiting_approval" => Tone::Warn,
+            "retrying" | "held" | "awaiting_approval" | "paused" => Tone::Warn,
             "dead_letter" => Tone::Bad,
-            "cancelled" | "ignored" | "unmapped" => Tone::Dim,
+            "cancelled" | "ignored" | "unmapped" | "disabled" => Tone::Dim,
             _ => Tone::Plain,
         }
     }

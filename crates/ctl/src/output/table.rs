@@ -1,6 +1,8 @@
 //! Aligned tables.
 
-use super::{Cell, Paint, Tone};
+use jiff::Timestamp;
+
+use super::{Cell, Paint, Row, Tone};
 
 const GAP: &str = "  ";
 
@@ -14,6 +16,15 @@ impl Table {
     pub fn new(columns: &[&str]) -> Table {
         let header = columns.iter().map(|name| Cell::toned(Tone::Dim, name));
         Table { rows: vec![header.collect()] }
+    }
+
+    /// A table of things, as lists show them.
+    pub fn of<T: Row>(things: &[T], now: Timestamp) -> Table {
+        let mut table = Table::new(T::COLUMNS);
+        for thing in things {
+            table.row(thing.cells(now));
+        }
+        table
     }
 
     /// Adds a row.

@@ -1,12 +1,12 @@
 //! `webhookctl dlq list`
 
 use clap::Args;
+use jiff::Timestamp;
 use wakepost_client::{DeadLetter, DeadLetterQuery};
 
 use super::filter::Filter;
 use crate::commands::paging::Paging;
-use crate::output::when::relative;
-use crate::output::{Cell, Table};
+use crate::output::{Cell, Row};
 use crate::session::Session;
 
 /// As much of an error as a table can show.
@@ -27,26 +27,23 @@ impl List {
             limit: self.paging.limit,
             cursor: self.paging.cursor,
         };
-        let call = session.client.list_dead_letters(&query);
-        session.list(call, "dead letters", |letters| table(session, letters)).await
+        session.list(session.client.list_dead_letters(&query)).await
     }
 }
 
-fn table(session: &Session, letters: &[DeadLetter]) -> Table {
-    let columns = ["ID", "KIND", "EVENT", "ATTEMPTS", "GIVEN UP", "LAST ERROR"];
-    let mut table = Table::new(&columns);
-    for letter in letters {
-        let attempts = letter.attempts.map(|attempts| attempts.to_string());
-        let at = letter.finished_at.as_deref();
-        let at = at.map(|at| relative(session.now, at));
-        table.row([
-            Cell::new(&letter.id),
-            Cell::maybe(Some(&letter.kind)),
-            Cell::maybe(letter.event_id.as_deref()),
-            Cell::maybe(attempts.as_deref()),
-            Cell::maybe(at.as_deref()),
-            Cell::clipped(letter.last_error.as_deref(), ERROR_CHARS_MAX),
-        ]);
+impl Row for DeadLetter {
+    const THINGS: &'static str = "dead letters";
+    const COLUMNS: &'static [&'static str] =
+        &["ID", "KIND", "EVENT", "ATTEMPTS", "GIVEN UP", "LAST ERROR"];
+
+    fn cells(&self, now: Timestamp) -> Vec<Cell> {
+        vec![
+            Cell::new(&self.id),
+            Cell::maybe(Some(&self.kind)),
+            Cell::maybe(self.event_id.as_deref()),
+            Cell::number(self.attempts),
+            Cell::ago(now, self.finished_at.as_deref()),
+            Cell::clipped(self.last_error.as_deref(), ERROR_CHARS_MAX),
+        ]
     }
-    table
 }

@@ -1,11 +1,12 @@
 //! `webhookctl inbox list`
 
 use clap::Args;
+use jiff::Timestamp;
 use wakepost_client::{Event, InboxQuery};
 
 use crate::commands::paging::Paging;
-use crate::output::when::{When, relative};
-use crate::output::{Cell, Table};
+use crate::output::when::When;
+use crate::output::{Cell, Row};
 use crate::session::Session;
 
 #[derive(Args)]
@@ -60,25 +61,24 @@ impl List {
             limit: self.paging.limit,
             cursor: self.paging.cursor,
         };
-        let call = session.client.list_inbox(&query);
-        session.list(call, "events", |events| table(session, events)).await
+        session.list(session.client.list_inbox(&query)).await
     }
 }
 
-fn table(session: &Session, events: &[Event]) -> Table {
-    let mut table = Table::new(&["EVENT", "PROVIDER", "TYPE", "STATUS", "RECEIVED", "SUBJECT"]);
-    for event in events {
-        let envelope = &event.envelope;
-        let received = envelope.received_at.as_deref();
-        let received = received.map(|at| relative(session.now, at));
-        table.row([
+impl Row for Event {
+    const THINGS: &'static str = "events";
+    const COLUMNS: &'static [&'static str] =
+        &["EVENT", "PROVIDER", "TYPE", "STATUS", "RECEIVED", "SUBJECT"];
+
+    fn cells(&self, now: Timestamp) -> Vec<Cell> {
+        let envelope = &self.envelope;
+        vec![
             Cell::new(&envelope.event_id),
             Cell::new(&envelope.provider),
             Cell::new(&envelope.event_type),
-            Cell::status(&event.status),
-            Cell::maybe(received.as_deref()),
-            Cell::maybe(event.subject.as_deref()),
-        ]);
+            Cell::status(&self.status),
+            Cell::ago(now, envelope.received_at.as_deref()),
+            Cell::maybe(self.subject.as_deref()),
+        ]
     }
-    table
 }

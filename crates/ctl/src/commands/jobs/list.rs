@@ -1,11 +1,11 @@
 //! `webhookctl jobs list`
 
 use clap::Args;
+use jiff::Timestamp;
 use wakepost_client::{Job, JobQuery};
 
 use crate::commands::paging::Paging;
-use crate::output::when::relative;
-use crate::output::{Cell, Table};
+use crate::output::{Cell, Row};
 use crate::session::Session;
 
 /// As much of an error as a table can show.
@@ -43,28 +43,27 @@ impl List {
             limit: self.paging.limit,
             cursor: self.paging.cursor,
         };
-        let call = session.client.list_jobs(&query);
-        session.list(call, "jobs", |jobs| table(session, jobs)).await
+        session.list(session.client.list_jobs(&query)).await
     }
 }
 
-fn table(session: &Session, jobs: &[Job]) -> Table {
-    let mut table = Table::new(&["JOB", "KIND", "STATUS", "ATTEMPTS", "CREATED", "LAST ERROR"]);
-    for job in jobs {
-        let created = job.created_at.as_deref();
-        let created = created.map(|at| relative(session.now, at));
-        let attempts = match job.max_attempts {
-            Some(max) => format!("{}/{max}", job.attempts),
-            None => job.attempts.to_string(),
+impl Row for Job {
+    const THINGS: &'static str = "jobs";
+    const COLUMNS: &'static [&'static str] =
+        &["JOB", "KIND", "STATUS", "ATTEMPTS", "CREATED", "LAST ERROR"];
+
+    fn cells(&self, now: Timestamp) -> Vec<Cell> {
+        let attempts = match self.max_attempts {
+            Some(max) => format!("{}/{max}", self.attempts),
+            None => self.attempts.to_string(),
         };
-        table.row([
-            Cell::new(&job.id),
-            Cell::maybe(Some(&job.kind)),
-            Cell::status(&job.status),
+        vec![
+            Cell::new(&self.id),
+            Cell::maybe(Some(&self.kind)),
+            Cell::status(&self.status),
             Cell::new(&attempts),
-            Cell::maybe(created.as_deref()),
-            Cell::clipped(job.last_error.as_deref(), ERROR_CHARS_MAX),
-        ]);
+            Cell::ago(now, self.created_at.as_deref()),
+            Cell::clipped(self.last_error.as_deref(), ERROR_CHARS_MAX),
+        ]
     }
-    table
 }

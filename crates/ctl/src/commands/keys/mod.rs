@@ -6,6 +6,7 @@ mod revoke;
 
 use clap::Subcommand;
 
+use crate::commands::paging::Paging;
 use crate::session::Session;
 
 #[derive(Subcommand)]
@@ -13,7 +14,7 @@ pub enum Keys {
     /// Make a key; it is shown once
     Create(create::Create),
     /// List keys
-    List(list::List),
+    List(Paging),
     /// End a key at once
     Revoke(revoke::Revoke),
 }
@@ -22,7 +23,7 @@ impl Keys {
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         match self {
             Keys::Create(command) => command.run(session).await,
-            Keys::List(command) => command.run(session).await,
+            Keys::List(page) => session.list(session.client.list_keys(&page.into())).await,
             Keys::Revoke(command) => command.run(session).await,
         }
     }

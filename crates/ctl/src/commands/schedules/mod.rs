@@ -8,12 +8,13 @@ mod switch;
 
 use clap::Subcommand;
 
+use crate::commands::paging::Paging;
 use crate::session::Session;
 
 #[derive(Subcommand)]
 pub enum Schedules {
     /// List them
-    List(list::List),
+    List(Paging),
     /// Make a job again and again, by the wall clock
     Create(Box<create::Create>),
     /// Show one
@@ -29,7 +30,9 @@ pub enum Schedules {
 impl Schedules {
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         match self {
-            Schedules::List(command) => command.run(session).await,
+            Schedules::List(page) => {
+                session.list(session.client.list_schedules(&page.into())).await
+            }
             Schedules::Create(command) => command.run(session).await,
             Schedules::Show(command) => command.run(session).await,
             Schedules::Enable(command) => command.run(session, true).await,

@@ -1,16 +1,11 @@
 //! The flags that set a source's fields, the same for a new source and a changed one.
 
-use std::io::Read;
-
-use anyhow::Context;
 use clap::Args;
 use serde_json::{Map, Value};
 use wakepost_client::{Budget, Executor, SourceFields};
 
 use super::flags::{self, Setting};
-
-/// A secret is short; what is longer is some other file.
-const SECRET_BYTES_MAX: u64 = 64 * 1024;
+use crate::commands::input::read_secret;
 
 #[derive(Args)]
 pub struct FieldFlags {
@@ -161,17 +156,4 @@ impl FieldFlags {
             other: Map::new(),
         })
     }
-}
-
-/// The secret itself, or what standard input says: a command line is in the shell's history.
-pub fn read_secret(flag: String) -> anyhow::Result<String> {
-    if flag != "-" {
-        return Ok(flag);
-    }
-    let mut text = String::new();
-    std::io::stdin()
-        .take(SECRET_BYTES_MAX)
-        .read_to_string(&mut text)
-        .context("the secret cannot be read from standard input")?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }

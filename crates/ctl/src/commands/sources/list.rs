@@ -1,38 +1,24 @@
 //! `webhookctl sources list`
 
-use clap::Args;
-use wakepost_client::{Source, SourceQuery};
+use jiff::Timestamp;
+use wakepost_client::Source;
 use wakepost_providers::{Need, registry};
 
-use crate::commands::paging::Paging;
-use crate::output::{Cell, Table, Tone};
-use crate::session::Session;
+use crate::output::{Cell, Row, Tone};
 
-#[derive(Args)]
-pub struct List {
-    #[command(flatten)]
-    paging: Paging,
-}
+impl Row for Source {
+    const THINGS: &'static str = "sources";
+    const COLUMNS: &'static [&'static str] = &["SOURCE", "PROVIDER", "NAME", "STATE", "INGEST URL"];
 
-impl List {
-    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        let query = SourceQuery { limit: self.paging.limit, cursor: self.paging.cursor };
-        session.list(session.client.list_sources(&query), "sources", table).await
+    fn cells(&self, _now: Timestamp) -> Vec<Cell> {
+        vec![
+            Cell::new(&self.id),
+            Cell::new(&self.provider),
+            Cell::maybe(Some(&self.name)),
+            state(self),
+            Cell::maybe(self.ingest_url.as_deref()),
+        ]
     }
-}
-
-fn table(sources: &[Source]) -> Table {
-    let mut table = Table::new(&["SOURCE", "PROVIDER", "NAME", "STATE", "INGEST URL"]);
-    for source in sources {
-        table.row([
-            Cell::new(&source.id),
-            Cell::new(&source.provider),
-            Cell::maybe(Some(&source.name)),
-            state(source),
-            Cell::maybe(source.ingest_url.as_deref()),
-        ]);
-    }
-    table
 }
 
 /// Whether it works, and what stands in the way.

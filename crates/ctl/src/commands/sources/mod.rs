@@ -20,6 +20,7 @@ use serde_json::Value;
 
 pub use flags::Setting;
 
+use crate::commands::paging::Paging;
 use crate::session::Session;
 
 #[derive(Subcommand)]
@@ -27,7 +28,7 @@ pub enum Sources {
     /// Make a source: an address that webhooks can be sent to
     Create(Box<create::Create>),
     /// List sources
-    List(list::List),
+    List(Paging),
     /// Show one source
     Show(show::Show),
     /// Change a source
@@ -52,7 +53,7 @@ impl Sources {
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         match self {
             Sources::Create(command) => command.run(session).await,
-            Sources::List(command) => command.run(session).await,
+            Sources::List(page) => session.list(session.client.list_sources(&page.into())).await,
             Sources::Show(command) => command.run(session).await,
             Sources::Update(command) => command.run(session).await,
             Sources::Status(command) => command.run(session).await,

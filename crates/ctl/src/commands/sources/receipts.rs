@@ -1,11 +1,11 @@
 //! `webhookctl sources receipts`
 
 use clap::Args;
-use wakepost_client::{Receipt, SourceQuery};
+use jiff::Timestamp;
+use wakepost_client::Receipt;
 
 use crate::commands::paging::Paging;
-use crate::output::when::relative;
-use crate::output::{Cell, Table};
+use crate::output::{Cell, Row};
 use crate::session::Session;
 
 /// The latest requests that were refused or repeated.
@@ -19,28 +19,27 @@ pub struct Receipts {
 
 impl Receipts {
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        let query = SourceQuery { limit: self.paging.limit, cursor: self.paging.cursor };
-        let call = session.client.source_receipts(&self.source, &query);
-        let things = "refused or repeated requests";
-        session.list(call, things, |receipts| table(session, receipts)).await
+        let call = session.client.source_receipts(&self.source, &self.paging.into());
+        session.list(call).await
     }
 }
 
-fn table(session: &Session, receipts: &[Receipt]) -> Table {
-    let mut table = Table::new(&["WHEN", "VERDICT", "CLASS", "FROM", "LATENCY", "DETAIL"]);
-    for receipt in receipts {
-        let when = receipt.received_at.as_deref().map(|at| relative(session.now, at));
-        let latency = receipt.latency_us.map(duration);
-        table.row([
-            Cell::maybe(when.as_deref()),
-            Cell::new(&receipt.verdict),
-            Cell::maybe(receipt.class.as_deref()),
-            Cell::maybe(receipt.address.as_deref()),
+impl Row for Receipt {
+    const THINGS: &'static str = "refused or repeated requests";
+    const COLUMNS: &'static [&'static str] =
+        &["WHEN", "VERDICT", "CLASS", "FROM", "LATENCY", "DETAIL"];
+
+    fn cells(&self, now: Timestamp) -> Vec<Cell> {
+        let latency = self.latency_us.map(duration);
+        vec![
+            Cell::ago(now, self.received_at.as_deref()),
+            Cell::new(&self.verdict),
+            Cell::maybe(self.class.as_deref()),
+            Cell::maybe(self.address.as_deref()),
             Cell::maybe(latency.as_deref()),
-            Cell::maybe(receipt.detail.as_deref()),
-        ]);
+            Cell::maybe(self.detail.as_deref()),
+        ]
     }
-    table
 }
 
 /// `850 µs`, `12 ms`, `1.5 s`

@@ -3,8 +3,8 @@
 use clap::Args;
 use wakepost_client::Rotation;
 
-use super::fields::read_secret;
 use super::summary::summary;
+use crate::commands::input::read_secret;
 use crate::output;
 use crate::session::Session;
 

@@ -3,7 +3,6 @@
 use clap::Args;
 use wakepost_client::SourceSetup;
 
-use super::summary::shown_once;
 use crate::output::{self, Cell, Fields, Tone, escape};
 use crate::session::Session;
 
@@ -34,7 +33,7 @@ fn fields(source: &str, setup: &SourceSetup) -> Fields {
     Fields::default()
         .line("source", Cell::new(source))
         .line("set-up", status)
-        .line_if("token", setup.verification_token.as_deref().map(shown_once))
+        .line_if("token", setup.verification_token.as_deref().map(Cell::shown_once))
 }
 
 /// Steps as people follow them.

@@ -19,13 +19,8 @@ pub fn summary(now: Timestamp, source: &Source) -> Fields {
         .line("state", state(source))
         .line("ingest URL", Cell::maybe(source.ingest_url.as_deref()))
         .line_if("warning", warning)
-        .line_if("secret", source.secret.as_deref().map(shown_once))
+        .line_if("secret", source.secret.as_deref().map(Cell::shown_once))
         .line_if("old secret", old_secret)
-        .line_if("executor secret", source.executor_secret.as_deref().map(shown_once))
-        .line_if("callback secret", source.callback_secret.as_deref().map(shown_once))
-}
-
-/// A secret, and that it is not shown again.
-pub fn shown_once(secret: &str) -> Cell {
-    Cell::toned(Tone::Bold, secret).then(Tone::Dim, "  (shown once: keep it now)")
+        .line_if("executor secret", source.executor_secret.as_deref().map(Cell::shown_once))
+        .line_if("callback secret", source.callback_secret.as_deref().map(Cell::shown_once))
 }

@@ -7,6 +7,7 @@ use wakepost_client::{SECRET_SETTING, SourceFields};
 use super::fields::FieldFlags;
 use super::next_step::still_missing;
 use super::summary::summary;
+use crate::commands::resetting::resets;
 use crate::exit::Usage;
 use crate::output;
 use crate::session::Session;
@@ -63,7 +64,8 @@ pub struct Update {
 impl Update {
     pub async fn run(self: Box<Self>, session: &Session) -> anyhow::Result<()> {
         let mut change = self.fields.into_fields()?;
-        reset(&mut change, &self.reset)?;
+        let back = resets(&change, &self.reset, field_of)?;
+        change.other.extend(back);
         if change == SourceFields::default() {
             let nothing = "nothing to change: say what, as in --name NAME; --help shows all flags";
             return Err(Usage(nothing.to_owned()).into());
@@ -85,17 +87,9 @@ impl Update {
     }
 }
 
-/// Adds the fields that go back to their defaults; one cannot be set as well.
-fn reset(change: &mut SourceFields, flags: &[String]) -> anyhow::Result<()> {
-    let set = serde_json::to_value(&*change)?;
-    for flag in flags {
-        let field = flag.replace('-', "_");
-        if set.get(&field).is_some() {
-            return Err(Usage(format!("--{flag} and --reset {flag} contradict each other")).into());
-        }
-        change.other.insert(field, Value::Null);
-    }
-    Ok(())
+/// A flag has its field's name.
+fn field_of(flag: &str) -> String {
+    flag.replace('-', "_")
 }
 
 /// All settings after the change. The server does not show the secret ones, so they must be given again: sent
@@ -162,8 +156,9 @@ mod tests {
     #[test]
     fn what_is_set_cannot_be_reset_as_well() {
         let mut change = SourceFields { dedup_key: Some("{/id}".to_owned()), ..Default::default() };
-        assert!(reset(&mut change, &["dedup-key".to_owned()]).is_err());
-        reset(&mut change, &["allow-from".to_owned()]).expect("it can be reset");
+        assert!(resets(&change, &["dedup-key".to_owned()], field_of).is_err());
+        let back = resets(&change, &["allow-from".to_owned()], field_of);
+        change.other.extend(back.expect("it can be reset"));
         let sent = serde_json::to_value(&change).expect("JSON");
         assert_eq!(sent, json!({"dedup_key": "{/id}", "allow_from": null}));
     }

@@ -5,6 +5,7 @@ mod list;
 
 use clap::Subcommand;
 
+use crate::commands::paging::Paging;
 use crate::session::Session;
 
 #[derive(Subcommand)]
@@ -12,14 +13,14 @@ pub enum Tenants {
     /// Make a tenant
     Create(create::Create),
     /// List tenants
-    List(list::List),
+    List(Paging),
 }
 
 impl Tenants {
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         match self {
             Tenants::Create(command) => command.run(session).await,
-            Tenants::List(command) => command.run(session).await,
+            Tenants::List(page) => session.list(session.client.list_tenants(&page.into())).await,
         }
     }
 }
