@@ -10,6 +10,7 @@ import {
   NotDone,
   type OnDoubt,
   RetryAfter,
+  type Secret,
   SignatureError,
   verify,
   Worker,
@@ -42,7 +43,7 @@ interface Step {
   spent?: number;
   create?: NewJob;
   verify?: string;
-  secrets?: string[];
+  secrets?: Secret[];
   headers?: [string, string][];
   body?: string;
   now?: number;

@@ -22,7 +22,7 @@ class Stub:
             def answer(self):
                 stub._answer(self)
 
-            do_GET = do_POST = do_PUT = answer
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
 
             def log_message(self, *_):
                 pass

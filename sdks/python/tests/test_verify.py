@@ -6,8 +6,11 @@ import hashlib
 import hmac
 import importlib.util
 import json
+import sys
 import time
 import unittest
+import unittest.mock
+from pathlib import Path
 
 from wakepost import VerificationError, verify
 
@@ -15,6 +18,10 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 BODY = b'{"test": 2432232314}'
 AT = 1_614_265_330
 GOOD = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+#: The cases that every SDK decides alike.
+VECTORS = Path(__file__).resolve().parents[2] / "vectors" / "signatures.json"
 
 
 def has(module):
@@ -194,6 +201,60 @@ class VerifyingWithAPublicKey(unittest.TestCase):
         shared = "whsec_" + base64.b64encode(self.raw).decode()
         with self.assertRaises(VerificationError):
             verify(signed(secret=shared), BODY, self.public)
+
+
+class WithTheSharedVectors(unittest.TestCase):
+    def test_the_same_signatures_are_believed_as_by_the_other_sdks(self):
+        cases = json.loads(VECTORS.read_text())
+        self.assertGreater(len(cases), 70)
+        for case in cases:
+            # Without cryptography such a key is refused with a word on what to install: tested below.
+            if case.get("ed25519") and not has("cryptography"):
+                continue
+            pairs = [tuple(pair) for pair in case["headers"]]
+            try:
+                verify(pairs, case["body"].encode(), case["secrets"], now=case["now"])
+                believed = True
+            except VerificationError:
+                believed = False
+            self.assertEqual(believed, case["accepted"], case["name"])
+
+    def test_without_cryptography_a_public_key_says_what_to_install(self):
+        hidden = dict.fromkeys(
+            name for name in sys.modules if name.partition(".")[0] == "cryptography"
+        )
+        blocked = {"cryptography.hazmat.primitives.asymmetric.ed25519": None, **hidden}
+        entry = {"kty": "OKP", "crv": "Ed25519", "x": "A" * 43}
+        for key in ("whpk_" + "A" * 43 + "=", entry, json.dumps(entry)):
+            with (
+                unittest.mock.patch.dict(sys.modules, blocked),
+                self.assertRaisesRegex(RuntimeError, r"pip install 'wakepost\[ed25519\]'"),
+            ):
+                verify(published(), BODY, key, now=AT)
+
+
+class WithAKeyOfTheKeySet(unittest.TestCase):
+    def test_what_is_no_public_key_for_signatures_is_told_at_once(self):
+        good = {"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "x": "A" * 43}
+        for change, why in (
+            ({"kty": "EC"}, "another kind"),
+            ({"crv": "X25519"}, "another kind"),
+            ({"use": "enc"}, "another kind"),
+            ({"alg": "HS256"}, "another kind"),
+            ({"x": "AAAA"}, "another kind"),
+            ({"x": "A" * 43 + "="}, "another kind"),
+            ({"x": "+" * 43}, "another kind"),
+            ({"x": None}, "another kind"),
+            ({"d": "A" * 43}, "private key"),
+            ({"keys": [good]}, "whole key set"),
+        ):
+            for entry in (good | change, json.dumps(good | change)):
+                with self.assertRaisesRegex(ValueError, why, msg=str(change)) as caught:
+                    verify(published(), BODY, entry, now=AT)
+                self.assertNotIn("AAAA", str(caught.exception))
+        for text in ("{", " {not json}", "{}"):
+            with self.assertRaises(ValueError):
+                verify(published(), BODY, text, now=AT)
 
 
 class BesideOtherLibraries(unittest.TestCase):

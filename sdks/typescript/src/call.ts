@@ -23,7 +23,7 @@ export interface Destination {
 }
 
 export interface Request {
-  method: "GET" | "POST" | "PUT";
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** The path and query, after the server's URL. */
   path: string;
   body?: unknown;

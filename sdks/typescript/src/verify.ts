@@ -12,6 +12,17 @@ const TOLERANCE_S = 300;
 /** Headers as `fetch` or `node:http` has them. */
 export type HeadersLike = Headers | Record<string, string | readonly string[] | undefined>;
 
+/** A public Ed25519 key, as an entry of `/.well-known/wakepost-keys` has it. */
+export interface PublicJwk {
+  kty: string;
+  crv?: string;
+  x?: string;
+  [more: string]: unknown;
+}
+
+/** `whsec_…`, `whpk_…`, or one entry of the key set: as it was read, or as JSON. */
+export type Secret = string | PublicJwk;
+
 /** How strict to be. */
 export interface VerifyOptions {
   /** How far the signed time may be from now, in either direction (300). */
@@ -37,17 +48,18 @@ export class SignatureError extends Error {
 /**
  * Checks who sent a request, over the body's exact bytes: read them before anything parses them.
  *
- * @param secrets `whsec_…`, or a public key `whpk_…`; while they are rotated, the old and the new.
+ * @param secrets `whsec_…`, or a public key: `whpk_…`, or your webhook's entry in `/.well-known/wakepost-keys`; while
+ *   they are rotated, the old and the new. Not the whole key set: the other keys in it sign for other people.
  * @throws {SignatureError} if no secret fits, or the signed time is too far from now.
  * @throws {TypeError} if a secret cannot be one.
  */
 export function verify(
   headers: HeadersLike,
   body: string | Uint8Array,
-  secrets: string | readonly string[],
+  secrets: Secret | readonly Secret[],
   options: VerifyOptions = {},
 ): Verified {
-  const keys = (typeof secrets === "string" ? [secrets] : secrets).map(readKey);
+  const keys = (isList(secrets) ? secrets : [secrets]).map(readKey);
   if (keys.length === 0 || keys.length > CANDIDATES_MAX) {
     throw new TypeError(`give 1 to ${CANDIDATES_MAX} secrets`);
   }
@@ -143,8 +155,15 @@ function fits(key: Key, content: Buffer, signatures: Signature[]): boolean {
   });
 }
 
+/** `Array.isArray` does not know lists that are only read. */
+function isList(secrets: Secret | readonly Secret[]): secrets is readonly Secret[] {
+  return Array.isArray(secrets);
+}
+
 /** Reads a key as the scheme's own libraries do: `whsec_` or nothing, then base64; other text as it is. */
-function readKey(text: string): Key {
+function readKey(text: Secret): Key {
+  // Never plain text, even if it is no key: everybody knows a public key, and could sign with its text.
+  if (typeof text !== "string" || text.trimStart().startsWith("{")) return readJwk(text);
   // Supabase writes the version before the secret.
   const secret = text.startsWith("v1,whsec_") ? text.slice(3) : text;
   if (secret.startsWith("whsk_")) {
@@ -153,8 +172,7 @@ function readKey(text: string): Key {
   if (secret.startsWith("whpk_")) {
     const bytes = decodeKey(secret.slice(5));
     if (bytes?.length !== 32) throw new TypeError("a secret must have 32 bytes in base64 after whpk_");
-    const jwk = { kty: "OKP", crv: "Ed25519", x: bytes.toString("base64url") };
-    return { version: "v1a", key: createPublicKey({ key: jwk, format: "jwk" }) };
+    return publicKey(bytes);
   }
   const shared = secret.startsWith("whsec_")
     ? decodeKey(secret.slice(6))
@@ -163,6 +181,33 @@ function readKey(text: string): Key {
     throw new TypeError("a secret must have base64 after whsec_");
   }
   return { version: "v1", secret: shared };
+}
+
+/** Reads a key of a key set (RFC 8037). */
+function readJwk(secret: Secret): Key {
+  let entry: PublicJwk;
+  try {
+    entry = typeof secret === "string" ? JSON.parse(secret) : secret;
+  } catch {
+    throw new TypeError("a secret begins as JSON does, and is not");
+  }
+  if ("keys" in entry) throw new TypeError("a secret is a whole key set: give your webhook's entry in it");
+  if ((entry["d"] ?? null) !== null) throw new TypeError("a secret is the sender's private key: give its public key");
+  const fits =
+    entry.kty === "OKP" &&
+    entry.crv === "Ed25519" &&
+    (entry["use"] ?? "sig") === "sig" &&
+    ["EdDSA", "Ed25519"].includes(String(entry["alg"] ?? "EdDSA"));
+  const bytes = Buffer.from(typeof entry.x === "string" ? entry.x : "", "base64url");
+  if (!fits || bytes.length !== 32 || bytes.toString("base64url") !== entry.x) {
+    throw new TypeError("a secret is a key of another kind: give an Ed25519 key for signatures");
+  }
+  return publicKey(bytes);
+}
+
+function publicKey(bytes: Buffer): Key {
+  const jwk = { kty: "OKP", crv: "Ed25519", x: bytes.toString("base64url") };
+  return { version: "v1a", key: createPublicKey({ key: jwk, format: "jwk" }) };
 }
 
 /** Base64 in its one canonical form, so that no second text of a signature can pass for a new one. */

@@ -111,20 +111,34 @@ def run_handler(
     run: Run,
     loop: asyncio.AbstractEventLoop | None,
 ) -> Any:
-    """Runs an `async def` handler from a thread: on `loop`, or on one of its own."""
-    if loop is None:
-        return asyncio.run(_supervise(handler, run))
-    return asyncio.run_coroutine_threadsafe(_supervise(handler, run), loop).result()
-
-
-async def _supervise(handler: Callable[[AsyncJob], Awaitable[Any]], run: Run) -> Any:
-    loop = asyncio.get_running_loop()
+    """Runs an `async def` handler of a job from a thread: on `loop`, or on one of its own."""
     job = AsyncJob(run)
-    task = asyncio.ensure_future(handler(job))
+    # An act that was cancelled halfway would be in doubt. With its lease lost, the run has no time for it.
+    return run_async(
+        lambda: handler(job), run, loop, lambda: run.is_lost or job._job._effects.is_idle
+    )
+
+
+def run_async(
+    work: Callable[[], Awaitable[Any]],
+    run: Run,
+    loop: asyncio.AbstractEventLoop | None = None,
+    may_cancel: Callable[[], bool] = lambda: True,
+) -> Any:
+    """Awaits work from a thread: on `loop`, or on one of its own. It is cancelled when its run is dropped."""
+    if loop is None:
+        return asyncio.run(_supervise(work, run, may_cancel))
+    return asyncio.run_coroutine_threadsafe(_supervise(work, run, may_cancel), loop).result()
+
+
+async def _supervise(
+    work: Callable[[], Awaitable[Any]], run: Run, may_cancel: Callable[[], bool]
+) -> Any:
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work())
 
     def cancel() -> None:
-        # An act that was cancelled halfway would be in doubt. With its lease lost, the run has no time for it.
-        if run.is_lost or job._job._effects.is_idle:
+        if may_cancel():
             task.cancel()
         elif not task.done():
             loop.call_later(IDLE_POLL_S, cancel)

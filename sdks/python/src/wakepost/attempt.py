@@ -7,7 +7,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from .async_job import run_handler
 from .backoff import Backoff
@@ -32,6 +32,7 @@ from .run import Run
 log = logging.getLogger("wakepost")
 
 Handler = Callable[..., Any]
+T = TypeVar("T")
 
 
 def attempt(run: Run, handler: Handler, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -45,10 +46,20 @@ def attempt(run: Run, handler: Handler, loop: asyncio.AbstractEventLoop | None =
 def outcome_of(
     run: Run, handler: Handler, loop: asyncio.AbstractEventLoop | None = None
 ) -> Done | Failed | None:
-    """What the handler made of it; None: there is nothing to report."""
+    """What the handler made of a job; None: there is nothing to report."""
+
+    def work() -> Done:
+        if is_async(handler):
+            return done_of(run_handler(handler, run, loop))
+        return done_of(handler(Job(run)))
+
+    return ended(run, work)
+
+
+def ended(run: Run, work: Callable[[], T]) -> T | Failed | None:
+    """How work on what was leased ended; None: there is nothing to report."""
     try:
-        returned = run_handler(handler, run, loop) if is_async(handler) else handler(Job(run))
-        return done_of(returned)
+        return work()
     except Dropped as error:
         if run.is_handing_back:
             return Failed("the worker stopped", hand_back=True)
@@ -72,29 +83,35 @@ def is_async(handler: Handler) -> bool:
 
 
 def report(run: Run, outcome: Done | Failed) -> None:
-    """Tells the server, again and again if need be: a repeat of the same report changes nothing."""
-    backoff = Backoff()
-    began = time.monotonic()
+    """Tells the server how a job ended."""
     if isinstance(outcome, Done):
         outcome = writable(outcome)
+    refusal = tell(run, lambda: _send(run, outcome))
+    if refusal is not None and isinstance(outcome, Done) and refusal.status in (400, 413, 422):
+        # The same result would be refused again: too large, or not allowed.
+        failed = Failed(f"the result was refused: {refusal}", False)
+        refusal = tell(run, lambda: _send(run, failed))
+    if refusal is not None:
+        log.warning("the outcome of %s was not recorded: %s", run.id, refusal)
+
+
+def tell(run: Run, send: Callable[[], object]) -> WakepostError | None:
+    """Makes a report, again and again if need be: a repeat of the same changes nothing. Returns a refusal."""
+    backoff = Backoff()
+    began = time.monotonic()
     while True:
         try:
-            _send(run, outcome)
-            return
+            send()
+            return None
         except LeaseLost:
             log.warning("the outcome of %s came too late: its lease is lost", run.id)
-            return
+            return None
         except WakepostError as error:
-            if error.is_transient:
-                if run.wait_lost(backoff.next()) or run.is_out_of_patience(began):
-                    log.warning("the outcome of %s did not get through: %s", run.id, error)
-                    return
-            elif isinstance(outcome, Done) and error.status in (400, 413, 422):
-                # The same result would be refused again: too large, or not allowed.
-                outcome = Failed(f"the result was refused: {error}", False)
-            else:
-                log.warning("the outcome of %s was not recorded: %s", run.id, error)
-                return
+            if not error.is_transient:
+                return error
+            if run.wait_lost(backoff.next()) or run.is_out_of_patience(began):
+                log.warning("the outcome of %s did not get through: %s", run.id, error)
+                return None
 
 
 def writable(done: Done) -> Done | Failed:

@@ -7,6 +7,7 @@ import json
 import os
 import ssl
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -153,6 +154,11 @@ def write_json(value: Any) -> bytes:
 def given(**fields: Any) -> dict[str, Any]:
     """The fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def new_key() -> str:
+    """A key that nobody else has."""
+    return uuid.uuid4().hex
 
 
 def _read(answer: Answer) -> Any:

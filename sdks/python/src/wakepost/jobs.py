@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, cast
 
-from .core import Core, given
+from .core import Core, given, new_key
 from .shapes import JobPage, JobView, Moved, Replayed
 
 
@@ -53,7 +52,7 @@ class JobCalls(Core):
         )
         # Even when it is null, an input is needed.
         body["input"] = input
-        key = idempotency_key or _new_key()
+        key = idempotency_key or new_key()
         answer = self.call("POST", ["jobs"], body, idempotency_key=key, headers=self._asker)
         return cast(JobView, answer)
 
@@ -67,7 +66,7 @@ class JobCalls(Core):
         any_key = any(row.get("dedup_key") is not None for row in rows)
         every_key = all(row.get("dedup_key") is not None for row in rows)
         if idempotency_key is None and not any_key:
-            idempotency_key = _new_key()
+            idempotency_key = new_key()
         repeat = idempotency_key is not None or every_key
         answer = self.call(
             "POST",
@@ -161,10 +160,6 @@ class JobCalls(Core):
     ) -> Replayed:
         """Runs a finished job once more, as a new one. `fresh` does its effects again."""
         body = {"note": note, **given(scope=scope)}
-        key = idempotency_key or _new_key()
+        key = idempotency_key or new_key()
         answer = self.call("POST", ["jobs", job_id, "replay"], body, idempotency_key=key)
         return cast(Replayed, answer)
-
-
-def _new_key() -> str:
-    return uuid.uuid4().hex

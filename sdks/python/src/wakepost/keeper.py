@@ -1,14 +1,13 @@
-"""Keeping the leases of a worker's runs alive: one thread, one call for all that are due."""
+"""Keeping the leases of runs alive: one thread for all of them."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from .backoff import Backoff
-from .client import Client
-from .core import given
 from .errors import WakepostError
 from .run import Run
 from .shapes import OneAnswer
@@ -19,6 +18,10 @@ log = logging.getLogger("wakepost")
 FINAL_CODES = frozenset({"lease_lost", "not_found", "invalid_state"})
 
 
+#: Sends the heartbeats of these runs, each within so many seconds; an answer for each.
+Beat = Callable[[list[Run], float], list[OneAnswer]]
+
+
 class Keeper:
     """Sends a heartbeat at every third of the lease.
 
@@ -26,9 +29,10 @@ class Keeper:
     the job may then be someone else's.
     """
 
-    def __init__(self, client: Client, lease_s: int) -> None:
-        self._client = client
+    def __init__(self, lease_s: int, timeout_s: float, beat: Beat) -> None:
         self._lease_s = lease_s
+        self._timeout_s = timeout_s
+        self._send = beat
         self._pause_s = lease_s / 3
         self._backoff = Backoff()
         self._changed = threading.Condition()
@@ -54,7 +58,7 @@ class Keeper:
         with self._changed:
             self._closed = True
             self._changed.notify()
-        self._thread.join(self._client.timeout_s)
+        self._thread.join(self._timeout_s)
 
     def _beat_on(self) -> None:
         while (due := self._wait()) is not None:
@@ -83,16 +87,11 @@ class Keeper:
             return
         sent = time.monotonic()
         # Not longer than a third: the next try must still come in time.
-        timeout_s = max(0.2, min(self._pause_s, self._client.timeout_s))
-        rows = [
-            {"id": run.id, "lease_token": run.token, "extend_s": self._lease_s}
-            | given(cost=run.cost)
-            for run in runs
-        ]
+        timeout_s = max(0.2, min(self._pause_s, self._timeout_s))
         try:
-            answers = self._client.heartbeats(rows, repeat=False, timeout_s=timeout_s)
+            answers = self._send(runs, timeout_s)
             if len(answers) != len(runs):
-                raise WakepostError(200, "protocol", "an answer for each job is missing")
+                raise WakepostError(200, "protocol", "an answer for each run is missing")
         except WakepostError as error:
             log.warning("a heartbeat did not get through: %s", error)
             self._again(runs, min(self._backoff.next(), self._pause_s))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from .core import Core, given
+from .core import Core, given, new_key
 from .shapes import Beaten, Begun, LeasedJob, Moved, OneAnswer
 
 
@@ -169,7 +168,7 @@ class LeaseCalls(Core):
     ) -> Moved:
         """Says something on the thread of the job's event, before the job is done."""
         body = {"lease_token": lease_token, "text": text, **given(update=update)}
-        key = idempotency_key or uuid.uuid4().hex
+        key = idempotency_key or new_key()
         path = ["jobs", job_id, "reply"]
         answer = self.call(
             "POST", path, body, idempotency_key=key, repeat=repeat, timeout_s=timeout_s

@@ -12,34 +12,25 @@ from collections.abc import Callable, Sequence
 from .attempt import Handler, attempt
 from .backoff import Backoff
 from .client import Client
+from .core import given
 from .errors import WakepostError
 from .keeper import Keeper
-from .run import Run
-from .shapes import LeasedJob
+from .run import Leased, Run
+from .shapes import OneAnswer
 
 log = logging.getLogger("wakepost")
 
-#: How long handing jobs back may take.
+#: How long handing back may take.
 HAND_BACK_S = 5.0
-#: How many jobs one worker may have at once: what one lease call gives.
+#: How much one loop may have at once: what one lease call gives.
 CONCURRENCY_MAX = 500
 
 
-class BaseWorker:
-    """What a worker is told, and its loop."""
+class Loop:
+    """Leases what fits, runs it in threads, and stops without losing anything. What is leased, others say."""
 
     def __init__(
-        self,
-        client: Client,
-        name: str,
-        handler: Handler | None = None,
-        *,
-        kinds: Sequence[str] = (),
-        sources: Sequence[str] = (),
-        concurrency: int = 1,
-        lease_s: int = 120,
-        wait_s: int = 5,
-        grace_s: float = 20.0,
+        self, client: Client, *, concurrency: int, lease_s: int, wait_s: int, grace_s: float
     ) -> None:
         if not 1 <= concurrency <= CONCURRENCY_MAX:
             raise ValueError(f"concurrency must be from 1 to {CONCURRENCY_MAX}")
@@ -48,50 +39,35 @@ class BaseWorker:
         if not 1 <= wait_s <= 30:
             raise ValueError("wait_s must be from 1 to 30")
         self.client = client
-        self.name = name
         self.concurrency = concurrency
         self.lease_s = lease_s
         self.wait_s = wait_s
         self.grace_s = grace_s
-        self.sources = list(sources)
-        self._kinds = list(kinds)
-        self._default = handler
-        self._handlers: dict[str, Handler] = {}
         # A queue that a signal handler may put into: the locks of events and conditions are not safe there.
         self._mail: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._stopping = False
         self._running: set[Run] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def job(self, *kinds: str) -> Callable[[Handler], Handler]:
-        """Makes a function the handler of these kinds of job; of none: of every other kind."""
-
-        def register(handler: Handler) -> Handler:
-            if not kinds:
-                self._default = handler
-            for kind in kinds:
-                self._handlers[kind] = handler
-            return handler
-
-        return register
-
-    @property
-    def kinds(self) -> list[str]:
-        """The kinds it asks for; none: all."""
-        if self._kinds:
-            return list(dict.fromkeys([*self._kinds, *self._handlers]))
-        return [] if self._default is not None else list(self._handlers)
 
     def stop(self) -> None:
         """Asks it to stop: from any thread, or from a signal handler."""
         self._stopping = True
         self._mail.put(None)
 
+    def _lease(self, free: int) -> Sequence[Leased]:
+        """Asks for at most so much."""
+        raise NotImplementedError
+
+    def _beat(self, runs: list[Run], timeout_s: float) -> list[OneAnswer]:
+        """Extends the leases of these runs."""
+        raise NotImplementedError
+
+    def _attempt(self, run: Run) -> None:
+        """Does the work and reports how it went."""
+        raise NotImplementedError
+
     def _work(self) -> None:
         """Works until it is stopped. Raises only when the server refuses the worker as such."""
-        if self._default is None and not self._handlers:
-            raise ValueError("the worker has no handler")
-        keeper = Keeper(self.client, self.lease_s)
+        keeper = Keeper(self.lease_s, self.client.timeout_s, self._beat)
         try:
             self._lease_on(keeper)
         finally:
@@ -108,41 +84,30 @@ class BaseWorker:
                 continue
             asked = time.monotonic()
             try:
-                # Not cut short by a stop: jobs leased in it would be nobody's until they expire.
-                jobs = self._lease(free)
+                # Not cut short by a stop: what was leased in it would be nobody's until it expires.
+                leased = self._lease(free)
             except WakepostError as error:
                 if not error.is_transient:
                     raise
-                log.warning("no jobs can be leased now: %s", error)
+                log.warning("nothing can be leased now: %s", error)
                 self._pause(backoff.next())
                 continue
-            if jobs:
+            if leased:
                 backoff.reset()
             elif time.monotonic() - asked < self.wait_s / 2:
                 # A server that does not wait must not be asked in a tight loop.
                 self._pause(backoff.next())
-            for job in jobs:
-                self._start(job, keeper)
+            for one in leased:
+                self._start(one, keeper)
 
-    def _lease(self, free: int) -> list[LeasedJob]:
-        return self.client.lease(
-            self.name,
-            max=free,
-            wait_s=self.wait_s,
-            kinds=self.kinds,
-            sources=self.sources,
-            lease_s=self.lease_s,
-        )
-
-    def _start(self, leased: LeasedJob, keeper: Keeper) -> None:
+    def _start(self, leased: Leased, keeper: Keeper) -> None:
         run = Run(self.client, leased, self.lease_s)
-        handler = self._handlers.get(leased.get("kind") or "", self._default)
         self._running.add(run)
         keeper.add(run)
 
         def work() -> None:
             try:
-                attempt(run, handler or _no_handler, self._loop)
+                self._attempt(run)
             except BaseException:
                 log.exception("a run of %s ended without a report", run.id)
             finally:
@@ -187,6 +152,79 @@ class BaseWorker:
             return
         if ended is not None:
             self._running.discard(ended)
+
+
+class BaseWorker(Loop):
+    """What a worker is told, and what its loop does with jobs."""
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        handler: Handler | None = None,
+        *,
+        kinds: Sequence[str] = (),
+        sources: Sequence[str] = (),
+        concurrency: int = 1,
+        lease_s: int = 120,
+        wait_s: int = 5,
+        grace_s: float = 20.0,
+    ) -> None:
+        super().__init__(
+            client, concurrency=concurrency, lease_s=lease_s, wait_s=wait_s, grace_s=grace_s
+        )
+        self.name = name
+        self.sources = list(sources)
+        self._kinds = list(kinds)
+        self._default = handler
+        self._handlers: dict[str, Handler] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def job(self, *kinds: str) -> Callable[[Handler], Handler]:
+        """Makes a function the handler of these kinds of job; of none: of every other kind."""
+
+        def register(handler: Handler) -> Handler:
+            if not kinds:
+                self._default = handler
+            for kind in kinds:
+                self._handlers[kind] = handler
+            return handler
+
+        return register
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds it asks for; none: all."""
+        if self._kinds:
+            return list(dict.fromkeys([*self._kinds, *self._handlers]))
+        return [] if self._default is not None else list(self._handlers)
+
+    def _work(self) -> None:
+        if self._default is None and not self._handlers:
+            raise ValueError("the worker has no handler")
+        super()._work()
+
+    def _lease(self, free: int) -> Sequence[Leased]:
+        return self.client.lease(
+            self.name,
+            max=free,
+            wait_s=self.wait_s,
+            kinds=self.kinds,
+            sources=self.sources,
+            lease_s=self.lease_s,
+        )
+
+    def _beat(self, runs: list[Run], timeout_s: float) -> list[OneAnswer]:
+        rows = [
+            {"id": run.id, "lease_token": run.token, "extend_s": self.lease_s}
+            | given(cost=run.cost)
+            for run in runs
+        ]
+        return self.client.heartbeats(rows, repeat=False, timeout_s=timeout_s)
+
+    def _attempt(self, run: Run) -> None:
+        handler = self._handlers.get(run.leased.get("kind") or "", self._default)
+        attempt(run, handler or _no_handler, self._loop)
 
 
 def _no_handler(_job: object) -> None:

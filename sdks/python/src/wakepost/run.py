@@ -1,32 +1,34 @@
-"""One run of a job: whether it may still go on, and calls that insist on an answer."""
+"""One run of what was leased: whether it may still go on, and calls that insist on an answer."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from .backoff import Backoff
 from .client import Client
 from .ending import Cancelled, Dropped
 from .errors import LeaseLost, WakepostError
-from .shapes import LeasedJob
 
 #: How long a call insists where nobody here renews the lease (a pushed job, whose node does).
 INSIST_S = 60.0
 
 T = TypeVar("T")
 
+#: What a run works on.
+Leased = Mapping[str, Any]
+
 
 class Run:
     """Where a run stands. Its worker, its keeper and its handler share it, each in its own thread."""
 
-    def __init__(self, client: Client, leased: LeasedJob, lease_s: int | None = None) -> None:
+    def __init__(self, client: Client, leased: Leased, lease_s: int | None = None) -> None:
         self.client = client
         self.leased = leased
-        self.id = leased["id"]
-        self.token = leased["lease_token"]
+        self.id: str = leased["id"]
+        self.token: str = leased["lease_token"]
         #: Set when the run should stop, for whatever reason.
         self.over = threading.Event()
         #: The run's total so far, which heartbeats carry.

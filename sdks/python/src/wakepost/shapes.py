@@ -118,3 +118,127 @@ class Replayed(TypedDict):
     """What a replay made."""
 
     job_id: str
+
+
+class PublishedEvent(TypedDict, total=False):
+    """An event that was published, as subscribers get it. Its id is the `webhook-id` of its deliveries."""
+
+    id: str
+    type: str
+    api_version: str | None
+    created_at: str
+    livemode: bool
+    data: dict[str, Any]
+    order_key: str | None
+    deliver_at: str | None
+
+
+class EventPage(TypedDict):
+    """One page of published events, newest first; no `next_cursor`: it was the last."""
+
+    data: list[PublishedEvent]
+    next_cursor: str | None
+
+
+class EventType(TypedDict, total=False):
+    """One type of event; `versions`: version → its `schema`, `example` and `change`."""
+
+    name: str
+    description: str | None
+    versions: dict[str, dict[str, Any]]
+
+
+class EventTypePage(TypedDict):
+    """One page of the catalogue."""
+
+    data: list[EventType]
+    next_cursor: str | None
+
+
+class Webhook(TypedDict, total=False):
+    """One webhook. `secret` is in the answer that made it, and never again."""
+
+    id: str
+    url: str | None
+    mode: Literal["push", "pull"]
+    events: list[str]
+    description: str | None
+    status: Literal["active", "paused", "disabled"]
+    enabled: bool
+    disabled_reason: str | None
+    circuit: dict[str, Any]
+    signature: Literal["hmac", "ed25519"]
+    headers: dict[str, str]
+    auth: dict[str, Any] | None
+    rate_per_s: float | None
+    order: bool
+    timeout_s: int
+    retry_s: list[int]
+    circuit_settings: dict[str, Any]
+    metadata: dict[str, Any]
+    created_by: str | None
+    created_at: str
+    secret_age_days: int | None
+    warning: str
+    secret: str
+
+
+class WebhookPage(TypedDict):
+    """One page of webhooks, newest first; no `next_cursor`: it was the last."""
+
+    data: list[Webhook]
+    next_cursor: str | None
+
+
+class Tried(TypedDict, total=False):
+    """What the receiver of a sample answered."""
+
+    status_code: int | None
+    body: str | None
+    timings: dict[str, Any]
+    error: str
+
+
+class DeliveryView(TypedDict, total=False):
+    """One event's way to one webhook. `attempts` are its tries where one is asked for, else their number."""
+
+    id: str
+    event_id: str
+    webhook_id: str
+    type: str
+    status: str
+    attempts: Any
+    max_attempts: int
+    created_at: str
+    finished_at: str | None
+    last_error: str | None
+    replayed_as: str | None
+
+
+class DeliveryPage(TypedDict):
+    """One page of deliveries, newest first; no `next_cursor`: it was the last."""
+
+    data: list[DeliveryView]
+    next_cursor: str | None
+
+
+class LeasedDelivery(TypedDict, total=False):
+    """A delivery that is this consumer's until its lease expires."""
+
+    id: str
+    lease_token: str
+    lease_expires_at: str
+    attempt: int
+    headers: dict[str, str]
+    body: str
+
+
+class Operation(TypedDict, total=False):
+    """How far bulk work is."""
+
+    id: str
+    kind: str
+    status: str
+    matched: int
+    done: int
+    failed: int

@@ -19,6 +19,8 @@ SIGNATURE_CHARS_MAX = 128
 TIME_DIGITS_MAX = 12
 
 Headers = Mapping[str, Any] | Iterable[tuple[Any, Any]]
+#: `whsec_…`, `whpk_…`, or one entry of `/.well-known/wakepost-keys`: as it was read, or as JSON.
+Secret = str | Mapping[str, Any]
 
 
 class VerificationError(Exception):
@@ -33,24 +35,25 @@ class VerificationError(Exception):
 def verify(
     headers: Headers,
     body: bytes,
-    secret: str | Sequence[str],
+    secret: Secret | Sequence[Secret],
     tolerance_s: int = 300,
     *,
     now: float | None = None,
 ) -> Any:
     """Checks a request and returns its body, read as JSON. Raises `VerificationError`.
 
-    `body` is what came over the wire, byte for byte. `secret` is `whsec_…`, or the sender's public key
-    `whpk_…`; several, where one is being replaced by another. Headers are a mapping or pairs; pairs are
-    better, since they show a header that came twice.
+    `body` is what came over the wire, byte for byte. `secret` is `whsec_…`, or the sender's public key:
+    `whpk_…`, or your webhook's entry in `/.well-known/wakepost-keys`; several, where one is being replaced by
+    another. Not the whole key set: the other keys in it sign for other people. Headers are a mapping or
+    pairs; pairs are better, since they show a header that came twice.
     """
     if isinstance(body, str) or not isinstance(body, (bytes, bytearray, memoryview)):
         raise TypeError("the body must be the bytes that came, not text or what was read from them")
     body = bytes(body)
-    secrets = [secret] if isinstance(secret, str) else list(secret)
+    secrets = [secret] if isinstance(secret, (str, Mapping)) else list(secret)
     if not secrets:
         raise ValueError("a secret is needed")
-    keys = [_Key(text) for text in secrets]
+    keys = [_Key(each) for each in secrets]
     by_name = _by_name(headers)
     # One set of names or the other, never mixed.
     svix_only = "svix-signature" in by_name and "webhook-signature" not in by_name
@@ -76,7 +79,13 @@ def verify(
 class _Key:
     """A secret. Its form says which version it checks, so a public key is never taken for a secret."""
 
-    def __init__(self, secret: str) -> None:
+    def __init__(self, secret: Secret) -> None:
+        # Never plain text, even if it is no key: everybody knows a public key, and could sign with its text.
+        if isinstance(secret, Mapping) or secret.lstrip().startswith("{"):
+            self.version = "v1a"
+            self._key = _jwk(secret)
+            _public_key(self._key)
+            return
         # Supabase writes the version before the secret.
         if secret.startswith("v1,whsec_"):
             secret = secret[len("v1,") :]
@@ -176,11 +185,41 @@ def _decode_key(text: str) -> bytes | None:
     return value if base64.b64encode(value).decode().rstrip("=") == bare else None
 
 
+def _jwk(entry: Secret) -> bytes:
+    """A public Ed25519 key as a key set has it (RFC 8037)."""
+    if isinstance(entry, str):
+        try:
+            entry = json.loads(entry)
+        except (ValueError, RecursionError):
+            raise ValueError("the secret begins as JSON does, and is not") from None
+    assert isinstance(entry, Mapping)  # it began with a brace
+    if "keys" in entry:
+        raise ValueError("the secret is a whole key set; give your webhook's entry in it")
+    if entry.get("d") is not None:
+        raise ValueError("the secret is the sender's private key; give its public key")
+    fits = (
+        entry.get("kty") == "OKP"
+        and entry.get("crv") == "Ed25519"
+        and entry.get("use") in (None, "sig")
+        and entry.get("alg") in (None, "EdDSA", "Ed25519")
+    )
+    text = entry.get("x")
+    # Canonical and in the alphabet of URLs, as key sets have it.
+    key = b""
+    if isinstance(text, str) and text.isascii() and not set(text) & set("+/="):
+        key = _decode_key(text.replace("-", "+").replace("_", "/")) or b""
+    if not fits or len(key) != 32:
+        raise ValueError("the secret is a key of another kind; give an Ed25519 key for signatures")
+    return key
+
+
 def _public_key(key: bytes) -> Any:
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     except ImportError:
-        raise RuntimeError("to check whpk_ signatures, install wakepost[ed25519]") from None
+        raise RuntimeError(
+            "to check Ed25519 signatures, install wakepost[ed25519]: pip install 'wakepost[ed25519]'"
+        ) from None
     return Ed25519PublicKey.from_public_bytes(key)
 
 

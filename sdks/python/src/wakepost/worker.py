@@ -9,28 +9,32 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from .looping import BaseWorker
+from .looping import BaseWorker, Loop
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Worker(BaseWorker):
-    """Does jobs, each in a thread of its own.
-
-    A handler gets a `Job` (an `async def` an `AsyncJob`, on a loop of its own) and returns the result, `Done`
-    or `Reply`. A run whose lease is lost is dropped: its next call raises `Dropped`, and nothing is reported.
-    """
+class InThreads(Loop):
+    """A loop that runs where `run` is called."""
 
     def run(self, *, signals: bool = True, on_start: Callable[[], None] | None = None) -> None:
         """Works until `stop()`, SIGTERM or SIGINT. `on_start` is called before it first asks for work.
 
-        Running jobs then have `grace_s` to end; the rest are handed back. A second signal ends the program at
+        What runs then has `grace_s` to end; the rest is handed back. A second signal ends the program at
         once. Waits out a server that is away; raises only when the server refuses the worker as such.
         """
         with _stopping_on_signals(self) if signals else contextlib.nullcontext():
             if on_start is not None:
                 on_start()
             self._work()
+
+
+class Worker(InThreads, BaseWorker):
+    """Does jobs, each in a thread of its own.
+
+    A handler gets a `Job` (an `async def` an `AsyncJob`, on a loop of its own) and returns the result, `Done`
+    or `Reply`. A run whose lease is lost is dropped: its next call raises `Dropped`, and nothing is reported.
+    """
 
 
 class AsyncWorker(BaseWorker):
@@ -87,7 +91,7 @@ class AsyncWorker(BaseWorker):
 
 
 @contextlib.contextmanager
-def _stopping_on_signals(worker: BaseWorker) -> Iterator[None]:
+def _stopping_on_signals(worker: Loop) -> Iterator[None]:
     if not _in_main_thread():
         yield
         return

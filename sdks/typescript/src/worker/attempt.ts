@@ -4,7 +4,7 @@ import type { Client } from "../client.js";
 import { WakepostError, withCauses } from "../errors.js";
 import type { LeasedJob } from "../types.js";
 import { Job } from "./job.js";
-import { keep } from "./keep.js";
+import { type Beat, keep } from "./keep.js";
 import { completed, failed, type Outcome, withCost } from "./outcome.js";
 import { Run } from "./run.js";
 
@@ -26,10 +26,30 @@ export function begin<Input>(
   handler: Handler<Input>,
   warn: (text: string) => void,
 ): Attempt {
+  return kept(
+    leased.id,
+    leaseS,
+    (run, options) => {
+      const cost = run.cost === undefined ? {} : { cost: run.cost };
+      return client.heartbeat(leased, { extend_s: leaseS, ...cost }, options);
+    },
+    (run) => work(client, leased, run, handler, warn),
+    warn,
+  );
+}
+
+/** Begins work on what was leased, and keeps the lease alive until it has ended. The work never rejects. */
+export function kept(
+  id: string,
+  leaseS: number,
+  beat: Beat,
+  work: (run: Run) => Promise<void>,
+  warn: (text: string) => void,
+): Attempt {
   const run = new Run(Number.POSITIVE_INFINITY);
   const done = new AbortController();
-  void keep(client, leased, leaseS, run, done.signal, warn);
-  const ended = work(client, leased, run, handler, warn).finally(() => done.abort());
+  void keep(id, leaseS, run, beat, done.signal, warn);
+  const ended = work(run).finally(() => done.abort());
   return { run, ended };
 }
 

@@ -69,7 +69,7 @@ export function completed(value: unknown): Outcome {
 }
 
 /** What a handler's error means. Any that is none of ours may be retried. */
-export function failed(error: unknown, stopped: boolean): Outcome {
+export function failed(error: unknown, stopped: boolean): { fail: Failure } {
   if (error instanceof GiveUp) return { fail: { error: withCauses(error), retryable: false } };
   if (error instanceof RetryAfter) {
     const seconds = Math.max(0, Math.ceil(error.seconds) || 0);

@@ -44,7 +44,7 @@ def answer_push(
         return Pushed(401, b"not verified", {"Content-Type": "text/plain"})
     if not isinstance(leased, dict) or not {"id", "lease_token"} <= leased.keys():
         return Pushed(400, b"not a job", {"Content-Type": "text/plain"})
-    run = Run(client or Client(), leased)  # type: ignore[arg-type]
+    run = Run(client or Client(), leased)
     outcome = outcome_of(run, handler)
     if isinstance(outcome, Done):
         outcome = writable(outcome)
