@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
@@ -49,18 +50,24 @@ pub struct Reply {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: String,
+    delay: Option<Duration>,
     hangs: bool,
 }
 
 impl Reply {
     /// A status and a body.
     pub fn new(status: u16, body: impl ToString) -> Reply {
-        Reply { status, headers: Vec::new(), body: body.to_string(), hangs: false }
+        Reply { status, headers: Vec::new(), body: body.to_string(), delay: None, hangs: false }
     }
 
     /// None, for ever.
     pub fn none() -> Reply {
         Reply { hangs: true, ..Reply::new(500, "") }
+    }
+
+    /// The same, but not at once.
+    pub fn after(self, delay: Duration) -> Reply {
+        Reply { delay: Some(delay), ..self }
     }
 
     /// With one header more.
@@ -138,6 +145,9 @@ where
                     let reply = answer(&seen);
                     if reply.hangs {
                         std::future::pending::<()>().await;
+                    }
+                    if let Some(delay) = reply.delay {
+                        tokio::time::sleep(delay).await;
                     }
                     let mut response = Response::builder().status(reply.status);
                     for (name, value) in reply.headers {

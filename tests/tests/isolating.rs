@@ -24,8 +24,12 @@ enum Need {
     Read,
     /// A worker reads what is leased.
     ReadOrWork,
+    /// A publisher reads what was published.
+    ReadOrPublish,
     Create,
     Work,
+    /// Pulled deliveries.
+    WorkOrOperate,
     Operate,
     Configure,
     Administer,
@@ -39,6 +43,8 @@ fn may(role: &str, need: Need) -> bool {
     match need {
         Read => ["viewer", "operator", "admin"].contains(&role),
         ReadOrWork => role != "publisher",
+        ReadOrPublish => role != "worker",
+        WorkOrOperate => ["worker", "operator", "admin"].contains(&role),
         Create => role != "viewer",
         Work => ["worker", "admin"].contains(&role),
         Operate | Configure => ["operator", "admin"].contains(&role),
@@ -112,6 +118,38 @@ const ROUTES: &[(&str, &str, Need, &str)] = &[
     ("GET", "/schedules/{id}", Read, ""),
     ("PATCH", "/schedules/{id}", Configure, r#"{"name":"mine"}"#),
     ("DELETE", "/schedules/{id}", Configure, ""),
+    ("GET", "/event-types", Read, ""),
+    ("POST", "/event-types", Configure, r#"{"name":"order.made"}"#),
+    ("GET", "/event-types/{name}", Read, ""),
+    ("PUT", "/event-types/{name}", Configure, "{}"),
+    ("DELETE", "/event-types/{name}", Configure, ""),
+    ("POST", "/portal-links", Configure, "{}"),
+    ("GET", "/webhooks", Read, ""),
+    ("POST", "/webhooks", Configure, r#"{"mode":"pull","events":["never.happens"]}"#),
+    ("GET", "/webhooks/{id}", Read, ""),
+    ("PATCH", "/webhooks/{id}", Configure, r#"{"description":"mine"}"#),
+    ("DELETE", "/webhooks/{id}", Configure, ""),
+    ("POST", "/webhooks/{id}/test", Configure, "{}"),
+    ("POST", "/webhooks/{id}/rotate", Configure, "{}"),
+    ("POST", "/webhooks/{id}/revoke-previous", Configure, "{}"),
+    ("POST", "/webhooks/{id}/pause", Configure, "{}"),
+    ("POST", "/webhooks/{id}/resume", Configure, "{}"),
+    ("POST", "/webhooks/{id}/enable", Configure, "{}"),
+    ("POST", "/webhooks/{id}/disable", Configure, "{}"),
+    ("POST", "/webhooks/{id}/recover", Configure, r#"{"since":"2020-01-01T00:00:00Z"}"#),
+    ("POST", "/webhooks/{id}/backfill", Configure, r#"{"since":"2020-01-01T00:00:00Z"}"#),
+    ("GET", "/webhooks/{id}/deliveries", Read, ""),
+    ("GET", "/webhooks/{id}/stats", Read, ""),
+    ("POST", "/webhooks/{id}/deliveries/lease", WorkOrOperate, r#"{"worker":"mine"}"#),
+    ("GET", "/events", ReadOrPublish, ""),
+    ("POST", "/events", Create, r#"{"type":"never.happens","data":1}"#),
+    ("GET", "/events/{id}", ReadOrPublish, ""),
+    ("GET", "/events/{id}/deliveries", ReadOrPublish, ""),
+    ("GET", "/deliveries/{id}", Read, ""),
+    ("POST", "/deliveries/{id}/replay", Configure, r#"{"note":"n"}"#),
+    ("POST", "/deliveries/{id}/ack", WorkOrOperate, r#"{"lease_token":"TOKEN"}"#),
+    ("POST", "/deliveries/{id}/nack", WorkOrOperate, r#"{"lease_token":"TOKEN"}"#),
+    ("POST", "/deliveries/{id}/heartbeat", WorkOrOperate, r#"{"lease_token":"TOKEN"}"#),
     ("GET", "/dead-letters", Read, ""),
     ("GET", "/dead-letters/export", Read, ""),
     ("POST", "/dead-letters/replay", Operate, r#"{"filter":{},"note":"n","dry_run":true}"#),
@@ -155,6 +193,9 @@ fn nowhere(path: &str) -> String {
         _ if path.starts_with("/operations") => format!("op_{nil}"),
         _ if path.starts_with("/sources") => format!("src_{nil}"),
         _ if path.starts_with("/schedules") => format!("sch_{nil}"),
+        _ if path.starts_with("/webhooks") => format!("wh_{nil}"),
+        _ if path.starts_with("/events") => format!("evt_{nil}"),
+        _ if path.starts_with("/deliveries") => format!("dlv_{nil}"),
         _ => format!("job_{nil}"),
     };
     path.replace("{event_id}", &format!("evt_{nil}"))
@@ -226,9 +267,10 @@ async fn each_role_reaches_what_the_contract_says_and_nothing_else(database: Dat
     }
 }
 
-/// Whether a path names a thing of a tenant.
-fn is_about_one(path: &str) -> bool {
-    ["{id}", "{event_id}", "{name}"].iter().any(|name| path.contains(name))
+/// Whether a route is about a thing of a tenant. What a PUT of a type names is made if it is not there.
+fn is_about_one(method: &str, path: &str) -> bool {
+    let makes = (method, path) == ("PUT", "/event-types/{name}");
+    !makes && ["{id}", "{event_id}", "{name}"].iter().any(|name| path.contains(name))
 }
 
 /// A tenant with one of everything.
@@ -243,6 +285,9 @@ struct Estate {
     key: String,
     operation: String,
     schedule: String,
+    webhook: String,
+    published: String,
+    delivery: String,
 }
 
 impl Estate {
@@ -269,8 +314,17 @@ impl Estate {
         let operation = api.post("/inbox/replay", counted).await.is(202).text("operation_id");
         let yearly = json!({"name": "theirs", "cron": "@yearly", "input": 1});
         let schedule = api.post("/schedules", yearly).await.is(201).text("id");
+        api.post("/event-types", json!({"name": "order.theirs"})).await.is(201);
+        let webhook = json!({"mode": "pull", "events": ["order.*"]});
+        let webhook = api.post("/webhooks", webhook).await.is(201).text("id");
+        let published = json!({"type": "order.theirs", "data": {"n": 1}});
+        let published = api.post("/events", published).await.is(202).text("id");
+        let deliveries = api.list(&format!("/webhooks/{webhook}/deliveries")).await;
         Estate {
             schedule,
+            webhook,
+            published,
+            delivery: deliveries[0]["id"].as_str().expect("a delivery").to_owned(),
             event: sent.text("event_id"),
             running: running.id().to_owned(),
             token: running.token().to_owned(),
@@ -291,6 +345,9 @@ impl Estate {
             _ if path.starts_with("/sources") => &self.source,
             _ if path.starts_with("/schedules") => &self.schedule,
             _ if path.starts_with("/dead-letters") => &self.dead,
+            _ if path.starts_with("/webhooks") => &self.webhook,
+            _ if path.starts_with("/events") => &self.published,
+            _ if path.starts_with("/deliveries") => &self.delivery,
             "/jobs/{id}/replay" => &self.dead,
             "/jobs/{id}/release" | "/jobs/{id}/effects/{key}/resolve" => &self.held,
             _ => &self.running,
@@ -298,6 +355,7 @@ impl Estate {
         path.replace("{id}", id)
             .replace("{event_id}", &self.event)
             .replace("{key}", "mail")
+            .replace("/event-types/{name}", "/event-types/order.theirs")
             .replace("{name}", "theirs")
     }
 
@@ -309,7 +367,8 @@ impl Estate {
     /// All that can be seen of it.
     async fn whole(&self) -> Value {
         let mut rows = BTreeMap::new();
-        for list in ["/sources", "/inbox", "/fixtures", "/jobs", "/schedules", "/dead-letters"] {
+        let lists = ["/sources", "/inbox", "/fixtures", "/jobs", "/schedules", "/dead-letters"];
+        for list in lists.into_iter().chain(["/event-types", "/webhooks", "/events"]) {
             rows.insert(list.to_owned(), json!(self.api.list(list).await));
         }
         for id in [&self.running, &self.dead, &self.held] {
@@ -330,7 +389,7 @@ async fn another_tenants_things_are_not_there_and_stay_as_they_are(database: Dat
     let stranger = admin.tenant("acme").await;
     for (name, path, need, body) in ROUTES {
         let body = theirs.body(body);
-        if is_about_one(path) {
+        if is_about_one(name, path) {
             // By its id, by an administrator no less.
             let answer = call(&stranger, name, &theirs.path(path), &body).await;
             answer.refuses(404, "not_found");
@@ -360,7 +419,7 @@ async fn another_tenants_things_are_not_there_and_stay_as_they_are(database: Dat
     // To their own tenant, all of it is there.
     for (name, path, need, body) in ROUTES {
         let gone = ["DELETE", "PATCH"].contains(name) || *need == AdministerAll;
-        if gone || !is_about_one(path) {
+        if gone || !is_about_one(name, path) {
             continue;
         }
         let body = theirs.body(body);

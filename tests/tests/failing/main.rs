@@ -81,14 +81,18 @@ places! {
 
 /// Places that are no fault: `sqlite.sync` is the control of the power cuts.
 const CONTROLS: [&str; 1] = ["sqlite.sync"];
-/// Places that this load does not lead to: `tests/expanding.rs`, `tests/bulk.rs`, `tests/dead_letters.rs` and
-/// `tests/scheduling.rs` try them.
-const ELSEWHERE: [&str; 5] = [
+/// Places that this load does not lead to: `tests/expanding.rs`, `tests/bulk.rs`, `tests/dead_letters.rs`,
+/// `tests/scheduling.rs` and `tests/delivering` try them.
+const ELSEWHERE: [&str; 9] = [
     "expand.before_position",
     "operation.before_position",
     "replay.mid_batch",
     "cron.after_select",
     "cron.after_enqueue",
+    "delivery.before_send",
+    "delivery.after_send",
+    "webhook.before_write",
+    "backfill.before_page",
 ];
 
 async fn try_place(database: Database, place: &'static str, usual: Act, nth: u32) {

@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
 import * as bolt from "./bolt.mjs";
+import * as crypto from "./crypto.mjs";
 import * as discord from "./discord.mjs";
 import * as octokit from "./octokit.mjs";
 import * as sendgrid from "./sendgrid.mjs";
@@ -22,6 +23,7 @@ const SDKS = {
   "@shopify/shopify-api": shopify,
   "@slack/bolt": bolt,
   "discord-interactions": discord,
+  "node:crypto": crypto,
   square,
   standardwebhooks,
   stripe,
@@ -49,6 +51,7 @@ async function answer({ ask, sdk, body, ...request }) {
 }
 
 function version(sdk) {
+  if (sdk.startsWith("node:")) return process.versions.node;
   const manifest = new URL(`./node_modules/${sdk}/package.json`, import.meta.url);
   return JSON.parse(readFileSync(manifest, "utf8")).version;
 }

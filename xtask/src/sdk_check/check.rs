@@ -246,14 +246,14 @@ fn shown(said: &Result<(), String>) -> String {
     }
 }
 
-fn now() -> Timestamp {
+pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_secs(since.as_secs() as i64)
 }
 
 /// Bytes that count up: keys differ from each other and are the same in every run.
 #[derive(Default)]
-struct Counting(AtomicU8);
+pub struct Counting(AtomicU8);
 
 impl Entropy for Counting {
     fn fill(&self, buffer: &mut [u8]) {

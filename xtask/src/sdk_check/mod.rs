@@ -2,12 +2,14 @@
 //!
 //! `sdks` lists them and what each can do. `driver` holds one process per language that calls them (the programs are in
 //! `xtask/sdks`). `requests` makes what is sent, `spoil` what came to harm, and `check` compares the verdicts.
+//! `sent` puts our own deliveries to the libraries that subscribers verify with.
 //! Nothing here talks to a vendor: every key is made up.
 
 mod check;
 mod driver;
 mod requests;
 mod sdks;
+mod sent;
 mod spoil;
 
 use anyhow::{Context, bail};
@@ -15,7 +17,7 @@ use wakepost_providers::registry;
 
 use check::Check;
 use driver::Driver;
-use sdks::{Language, SDKS, Sdk};
+use sdks::{Language, SDKS, SUBSCRIBERS, Sdk};
 
 use crate::pinned;
 
@@ -47,6 +49,17 @@ pub fn run() -> anyhow::Result<Vec<Tally>> {
         let version = driver.version(sdk).with_context(|| format!("asking {sdk}"))?;
         let mut tally = Tally { sdk, version, agreed: 0, disagreements: Vec::new() };
         Check::run(provider, driver, &mut tally).with_context(|| format!("asking {sdk}"))?;
+        tallies.push(tally);
+    }
+    for subscriber in SUBSCRIBERS {
+        let sdk = &subscriber.sdk;
+        let driver = match sdk.language {
+            Language::Node => &mut node,
+            Language::Python => &mut python,
+        };
+        let version = driver.version(sdk).with_context(|| format!("asking {sdk}"))?;
+        let mut tally = Tally { sdk, version, agreed: 0, disagreements: Vec::new() };
+        sent::check(subscriber, driver, &mut tally).with_context(|| format!("asking {sdk}"))?;
         tallies.push(tally);
     }
     Ok(tallies)

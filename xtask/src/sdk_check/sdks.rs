@@ -1,4 +1,4 @@
-//! The list of SDKs, and in which corners each differs from us on purpose.
+//! The list of SDKs, and in which corners each differs from us on purpose; and that of what subscribers verify with.
 
 use std::fmt;
 
@@ -146,6 +146,56 @@ pub static SDKS: &[Sdk] = &[
     Sdk::node("square", "square"),
     Sdk::node("@sendgrid/eventwebhook", "sendgrid-events").overlooks(lengths_in_der),
     Sdk::node("@shopify/shopify-api", "shopify").wants_a_body(),
+];
+
+/// What a subscriber verifies our deliveries with.
+pub struct Subscriber {
+    /// The library.
+    pub sdk: Sdk,
+    /// What the deliveries are signed with.
+    pub signs: Signs,
+    /// Whether it can verify such signatures at all.
+    pub can: bool,
+    /// Whether it refuses old ones.
+    pub looks_at_time: bool,
+}
+
+/// What deliveries are signed with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Signs {
+    /// A secret that both have: `v1`.
+    WithSecret,
+    /// A key whose public half the subscriber has: `v1a`.
+    WithPrivateKey,
+}
+
+impl Subscriber {
+    const fn v1(sdk: Sdk) -> Subscriber {
+        Subscriber { sdk, signs: Signs::WithSecret, can: true, looks_at_time: true }
+    }
+
+    /// In these versions no library of the scheme knows `v1a`: it must refuse what it cannot check.
+    const fn no_v1a(sdk: Sdk) -> Subscriber {
+        Subscriber { sdk, signs: Signs::WithPrivateKey, can: false, looks_at_time: true }
+    }
+}
+
+/// All of them. Node's own cryptography stands in for the libraries that cannot verify Ed25519.
+pub static SUBSCRIBERS: &[Subscriber] = &[
+    Subscriber::v1(Sdk::node("standardwebhooks", "deliveries, v1")),
+    Subscriber::v1(Sdk::python("standardwebhooks", "deliveries, v1")),
+    Subscriber::v1(Sdk::node("svix", "deliveries, v1")),
+    Subscriber::v1(Sdk::python("svix", "deliveries, v1")),
+    Subscriber::no_v1a(Sdk::node("standardwebhooks", "no v1a")),
+    Subscriber::no_v1a(Sdk::python("standardwebhooks", "no v1a")),
+    Subscriber::no_v1a(Sdk::node("svix", "no v1a")),
+    Subscriber::no_v1a(Sdk::python("svix", "no v1a")),
+    Subscriber {
+        sdk: Sdk::node("node:crypto", "deliveries, v1a"),
+        signs: Signs::WithPrivateKey,
+        can: true,
+        looks_at_time: false,
+    },
 ];
 
 const fn stripe(sdk: Sdk) -> Sdk {

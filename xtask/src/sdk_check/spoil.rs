@@ -29,7 +29,8 @@ pub fn every_way(good: &SignedRequest, signed: &Signed<'_>) -> Vec<(String, Sign
     spoiled
 }
 
-fn bodies(good: &SignedRequest) -> Vec<(String, SignedRequest)> {
+/// The same with its body changed, and nothing else.
+pub fn bodies(good: &SignedRequest) -> Vec<(String, SignedRequest)> {
     let with = |body: Vec<u8>| SignedRequest { body, ..good.clone() };
     let places = plain_places(&good.body);
     let step = places.len().div_ceil(BODY_PLACES).max(1);
