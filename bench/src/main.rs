@@ -44,6 +44,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Some(Command::ServeBare) => serve::runtime()?.block_on(serve::bare::serve()),
+        Some(Command::ServeReceiver) => serve::runtime()?.block_on(serve::receiver::serve()),
         Some(Command::ServeCeiling { data_dir }) => {
             serve::runtime()?.block_on(serve::ceiling::serve(data_dir))
         }

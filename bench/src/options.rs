@@ -41,9 +41,15 @@ pub enum Command {
     Claim,
     /// From just before a job is posted to its worker's receipt of it, at 200 jobs/s
     Start,
+    /// Published events delivered to 1 and to 10 webhooks, against the bare HTTP client
+    Deliver,
+    /// From just before an event is published to its receipt, at 50 events/s
+    Publish,
+    /// The same over 100 webhooks while one of them hangs, against all of them well; at least seven rounds
+    Lanes,
     /// No-op jobs against graphile-worker and pg-boss on the same PostgreSQL (needs Node and npm)
     Peers,
-    /// Memory of the server, idle and under load
+    /// Memory of the server, idle, under load and while it delivers
     Memory,
     /// Bytes on disk per event with its finished job
     Disk,
@@ -58,6 +64,9 @@ pub enum Command {
     /// A bare server: reads the body, answers 202
     #[command(hide = true)]
     ServeBare,
+    /// A receiver of deliveries: reads the body, counts, answers 200
+    #[command(hide = true)]
+    ServeReceiver,
     /// The gateway without its commit
     #[command(hide = true)]
     ServeCeiling {

@@ -1,8 +1,10 @@
 //! Kills: processes end at random moments, and start again on the same data.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
 use xtask::postgres::Durability;
 
 use crate::caller::Caller;
@@ -49,7 +51,6 @@ pub async fn run(
     let mut killing = Killing::new(cluster, seed, kills);
     let survived = all(&mut killing, &told).await;
     let database = killing.of_database(common.database);
-    let mut cluster = killing.cluster;
     let checked = match survived {
         Ok(()) => end_and_check(&mut clients, &caller, &told).await,
         Err(error) => Err(error),
@@ -58,15 +59,27 @@ pub async fn run(
     if let Err(error) = checked {
         told.violation("start", format!("{error:#}"));
     }
+    let kept = close(killing.cluster, directory, &told, control.is_some())?;
+    Ok(Outcome { what: format!("kills {kills}{database}"), told, seed, kept })
+}
+
+/// The end of a cluster, which nobody may have reached by itself. Says what is kept for a closer look: something if a
+/// promise was broken, unless that was on purpose.
+pub fn close(
+    mut cluster: Cluster,
+    directory: TempDir,
+    told: &Told,
+    on_purpose: bool,
+) -> anyhow::Result<Vec<PathBuf>> {
     if let Some(log) = cluster.fallen()?.filter(|_| told.counts().violations == 0) {
         told.violation("start", format!("a server ended by itself:\n{log}"));
     }
     let mut kept = Vec::new();
-    if told.counts().violations > 0 && control.is_none() {
+    if told.counts().violations > 0 && !on_purpose {
         kept.extend(cluster.keep()?);
         kept.push(directory.keep());
     }
-    Ok(Outcome { what: format!("kills {kills}{database}"), told, seed, kept })
+    Ok(kept)
 }
 
 /// Faults have stopped: lets the work end, and checks.

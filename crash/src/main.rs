@@ -1,9 +1,10 @@
-//! Crashes a gateway under load and checks what its clients were told: `wakepost-crash kill|power|storm`.
+//! Crashes a gateway under load and checks what its clients were told: `wakepost-crash kill|outbound|power|storm`.
 //!
 //! `clients` are the load: senders, workers, an operator. They know only the HTTP contract. What they are told
 //! is kept in `told`, which notices contradictions at once, and is compared with what the API shows once faults
 //! have stopped (`check`). `world` is what is crashed; `kill` and `power` are the two ways to crash it. `storm` is
-//! another load: a fixed number of events, each sent three times.
+//! another load: a fixed number of events, each sent three times. `outbound` is a third: events that are published, and
+//! the receivers of their deliveries.
 
 mod caller;
 mod chance;
@@ -11,6 +12,7 @@ mod check;
 mod clients;
 mod kill;
 mod options;
+mod outbound;
 mod power;
 mod report;
 mod storm;
@@ -51,7 +53,7 @@ async fn main() -> ExitCode {
 /// Runs within bounds: whatever hangs, hangs only so long.
 async fn bounded(command: Command) -> anyhow::Result<ExitCode> {
     let (faults, events) = match &command {
-        Command::Kill { kills, .. } => (*kills, 0),
+        Command::Kill { kills, .. } | Command::Outbound { kills, .. } => (*kills, 0),
         Command::Power { cuts, .. } => (*cuts, 0),
         Command::Storm { kills, events, .. } => (*kills, *events),
     };
@@ -68,6 +70,11 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let outcome = kill::run(&common, seed(&common), kills, control).await?;
             report::print(&outcome);
             outcome.told.counts().violations == 0
+        }
+        Command::Outbound { common, kills, control } => {
+            let outcome = outbound::run(&common, seed(&common), kills, control).await?;
+            outcome.print();
+            outcome.violations() == 0
         }
         Command::Storm { common, events, kills, control } => {
             let size = storm::Size { events, kills };

@@ -29,6 +29,18 @@ pub enum Command {
         #[arg(long, value_enum)]
         control: Option<Control>,
     },
+    /// Kill its processes at random moments while events are published and delivered
+    Outbound {
+        /// What all share.
+        #[command(flatten)]
+        common: Common,
+        /// How many kills
+        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        kills: u32,
+        /// Break a promise on purpose, which must be noticed
+        #[arg(long, value_enum)]
+        control: Option<OutboundControl>,
+    },
     /// Send three days of events three times in random order while its processes are killed
     Storm {
         /// What all share.
@@ -90,4 +102,17 @@ pub enum Control {
     Fencing,
     /// Nothing waits for what is before it in its order key
     Order,
+}
+
+/// A promise of the outbound side to break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutboundControl {
+    /// Dedup keys are over as soon as they are taken
+    Dedup,
+    /// Each delivery is made twice
+    Twice,
+    /// Tries that failed are forgotten
+    Attempt,
+    /// Some deliveries are gone once they ended
+    Lost,
 }

@@ -1,9 +1,11 @@
 //! The load generator: many kept connections over a few threads, with as little of its own work as can be,
 //! since it shares the cores with what it measures.
 
+pub mod bare_client;
 pub mod closed;
 pub mod connection;
 pub mod paced;
+pub mod publications;
 pub mod requests;
 mod threads;
 

@@ -13,7 +13,9 @@ use base64::engine::general_purpose::STANDARD;
 /// The size of a body.
 const BODY_BYTES: usize = 1024;
 /// A number as text.
-const DIGITS: usize = 16;
+pub const DIGITS: usize = 16;
+/// What stands before the number in a body.
+pub const NUMBERED: &str = "\"order_";
 /// An HMAC-SHA256 in base64.
 const SIGNATURE: usize = 44;
 
@@ -111,7 +113,8 @@ impl Events {
     }
 }
 
-fn digits(number: u64) -> [u8; DIGITS] {
+/// A number as it stands in a request.
+pub fn digits(number: u64) -> [u8; DIGITS] {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     std::array::from_fn(|place| HEX[(number >> (60 - 4 * place) & 15) as usize])
 }
@@ -135,13 +138,13 @@ fn prepare(address: SocketAddr, source: &str) -> anyhow::Result<(Vec<u8>, Places
         time: place(&head, "webhook-timestamp: ")?,
         signature: place(&head, "webhook-signature: v1,")?,
         body: head.len(),
-        body_number: head.len() + place(&body, "\"order_")?,
+        body_number: head.len() + place(&body, NUMBERED)?,
     };
     Ok(([head.as_bytes(), body.as_bytes()].concat(), places))
 }
 
 /// An order with its lines: the number near the front, then as many lines as fit.
-fn body() -> String {
+pub fn body() -> String {
     let mut body = format!(
         "{{\"type\":\"order.paid\",\"timestamp\":\"2026-01-02T03:04:05.678Z\",\
          \"data\":{{\"id\":\"order_{:0DIGITS$}\",\"currency\":\"EUR\",\"total\":129.90,\"lines\":[",

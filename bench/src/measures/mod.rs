@@ -1,20 +1,26 @@
 //! The measures, one a file. Each compares its arms in interleaved rounds and answers figures.
 
 mod claim;
+mod deliver;
+mod delivering;
 mod disk;
 mod duplicates;
 mod flood;
 mod growth;
+mod hooks;
 mod ingest;
+mod lanes;
 mod memory;
 mod paced;
 mod peers;
 mod profile;
+mod publish;
 mod refusals;
 mod restart;
 mod rounds;
 mod rows_read;
 mod start;
+mod timed;
 mod turns;
 mod window;
 mod worker;
@@ -39,6 +45,9 @@ pub async fn run(bench: &Bench, command: Command) -> anyhow::Result<()> {
         Command::Flood => flood::figures(bench).await?,
         Command::Claim => claim::figures(bench).await?,
         Command::Start => start::figures(bench).await?,
+        Command::Deliver => deliver::figures(bench).await?,
+        Command::Publish => publish::figures(bench).await?,
+        Command::Lanes => lanes::figures(bench).await?,
         Command::Peers => peers::figures(bench).await?,
         Command::Memory => memory::figures(bench).await?,
         Command::Disk => disk::figures(bench).await?,
@@ -47,7 +56,7 @@ pub async fn run(bench: &Bench, command: Command) -> anyhow::Result<()> {
         }
         Command::Profile { subject: Subject::Ingest } => profile::ingest(bench).await?,
         Command::Profile { subject: Subject::Claim } => profile::claim(bench).await?,
-        Command::ServeBare | Command::ServeCeiling { .. } => Vec::new(),
+        Command::ServeBare | Command::ServeReceiver | Command::ServeCeiling { .. } => Vec::new(),
     };
     println!();
     report::print(bench, &figures);
@@ -63,6 +72,9 @@ async fn all(bench: &Bench, full_growth: bool) -> anyhow::Result<()> {
     figures.extend(flood::figures(bench).await?);
     figures.extend(claim::figures(bench).await?);
     figures.extend(start::figures(bench).await?);
+    figures.extend(deliver::figures(bench).await?);
+    figures.extend(publish::figures(bench).await?);
+    figures.extend(lanes::figures(bench).await?);
     figures.extend(peers::figures(bench).await?);
     figures.extend(memory::figures(bench).await?);
     figures.extend(disk::figures(bench).await?);

@@ -6,10 +6,19 @@ use crate::bench::Bench;
 /// machine is run again, as long as the patience that was asked for lasts.
 pub async fn rounds<T>(
     bench: &Bench,
+    one: impl AsyncFnMut(u32) -> anyhow::Result<T>,
+) -> anyhow::Result<Vec<T>> {
+    so_many_rounds(bench, bench.options.rounds(), one).await
+}
+
+/// The same where a figure needs more of them than usual.
+pub async fn so_many_rounds<T>(
+    bench: &Bench,
+    count: u32,
     mut one: impl AsyncFnMut(u32) -> anyhow::Result<T>,
 ) -> anyhow::Result<Vec<T>> {
     let mut all = Vec::new();
-    for round in 0..bench.options.rounds() {
+    for round in 0..count {
         loop {
             bench.quiet.wait(bench.machine.cores).await;
             let mark = bench.quiet.mark();

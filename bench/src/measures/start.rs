@@ -3,32 +3,27 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use axum::{Json, Router};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wakepost_server::listener;
 
 use super::rounds::{by_arm, order, rounds};
+use super::timed::{self, Heard, Request, Round, Tasks, Timetable, sorted};
 use super::window::Spent;
 use super::worker::{Input, Worker};
-use crate::api::Api;
 use crate::bench::Bench;
 use crate::figure::{Figure, Target, Unit};
-use crate::stats::percentile;
 use crate::world::gateway::Gateway;
 use crate::world::peers::{Peer, Queue};
 
 const JOBS_PER_SECOND: u32 = 200;
-/// Jobs are posted one by one, over a few connections so that a slow answer does not hold up the next.
-const POSTERS: usize = 8;
 /// Workers wait in a long poll; with a few, one is always waiting.
 const WORKERS: usize = 4;
 /// Not measured: connections, caches and plans warm up.
@@ -77,7 +72,9 @@ pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
             seen.insert(index, micros);
         }
         let seen = seen.into_values().zip(&arms);
-        Ok(seen.map(|(seen, arm)| seen.told(round, &arm.name())).collect())
+        Ok(seen
+            .map(|(seen, arm)| seen.told(round, &format!("enqueue to start on {:<15}", arm.name())))
+            .collect())
     });
     let mut figures = Vec::new();
     for (seen, arm) in by_arm(seen.await?).into_iter().zip(&arms) {
@@ -98,31 +95,6 @@ pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
         });
     }
     Ok(figures)
-}
-
-/// What one round saw on one arm.
-struct Round {
-    /// From enqueue to start, sorted.
-    micros: Vec<u32>,
-    /// The share of the machine that others took.
-    others: f64,
-}
-
-impl Round {
-    /// Prints it; answers the p50 and the p99 in milliseconds.
-    fn told(&self, round: u32, on: &str) -> (f64, f64) {
-        let millis = |share| f64::from(percentile(&self.micros, share)) / 1000.0;
-        println!(
-            "round {:>2}  enqueue to start on {on:<15} p50 {:>6.2} ms  p99 {:>6.2} ms  max {:>6.2} \
-             ms; others took {:.0} %",
-            round + 1,
-            millis(0.5),
-            millis(0.99),
-            millis(1.0),
-            self.others * 100.0
-        );
-        (millis(0.5), millis(0.99))
-    }
 }
 
 async fn of_gateway(bench: &Bench, gateway: &Gateway, way: Way) -> anyhow::Result<Round> {
@@ -147,16 +119,11 @@ fn count(bench: &Bench) -> usize {
     UNCOUNTED + (seconds * f64::from(JOBS_PER_SECOND)) as usize
 }
 
-/// When each job was posted, in nanoseconds since the beginning.
-type Posted = Arc<Vec<AtomicU64>>;
-
 /// The sorted microseconds of one round.
 async fn micros(bench: &Bench, gateway: &Gateway, way: Way) -> anyhow::Result<Vec<u32>> {
-    let count = count(bench);
-    let posted: Posted = Arc::new((0..count).map(|_| AtomicU64::new(0)).collect());
-    let (heard, mut receipts) = mpsc::unbounded_channel();
+    let (heard, receipts) = mpsc::unbounded_channel();
     // Aborted when dropped: the last long polls need not be waited for.
-    let mut tasks = JoinSet::new();
+    let mut tasks = Tasks::new();
     let mut job = json!({"kind": "start"});
     match way {
         Way::Pulled => {
@@ -172,64 +139,24 @@ async fn micros(bench: &Bench, gateway: &Gateway, way: Way) -> anyhow::Result<Ve
             tasks.spawn(agent(listener, heard.clone()));
         }
     }
-    let begin = Instant::now() + Duration::from_millis(100);
-    for poster in 0..POSTERS {
-        let api = gateway.api().await?;
-        tasks.spawn(post(api, poster, begin, posted.clone(), job.clone()));
-    }
-    let mut micros = Vec::with_capacity(count);
-    for _ in 0..count {
-        let (number, at): (usize, Instant) = tokio::select! {
-            receipt = receipts.recv() => receipt.context("no worker is left")?,
-            error = failed(&mut tasks) => return Err(error),
-        };
-        let posted = posted.get(number).context("a job from elsewhere")?;
-        let posted = begin + Duration::from_nanos(posted.load(Ordering::Relaxed));
-        if number >= UNCOUNTED {
-            let took = at.saturating_duration_since(posted).as_micros();
-            micros.push(u32::try_from(took).unwrap_or(u32::MAX));
-        }
-    }
+    let request = move |number: usize| {
+        let mut job = job.clone();
+        job["input"] = json!({"number": number});
+        Request { path: "/jobs".to_owned(), body: job.to_string() }
+    };
+    let timetable = Timetable {
+        per_second: JOBS_PER_SECOND,
+        count: count(bench),
+        uncounted: UNCOUNTED,
+        request: Arc::new(request),
+    };
+    let seen = timed::micros(gateway, timetable, receipts, &mut tasks).await?;
     // The last jobs may still be on their way to being finished; the next round must not meet them.
     tokio::time::sleep(Duration::from_millis(100)).await;
-    micros.sort_unstable();
-    Ok(micros)
+    Ok(sorted(seen))
 }
 
-/// Resolves when a task fails; those that end well are left behind.
-pub async fn failed(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
-    loop {
-        match tasks.join_next().await {
-            Some(Ok(Ok(()))) => {}
-            Some(Ok(Err(error))) => return error,
-            Some(Err(error)) => return error.into(),
-            None => std::future::pending::<()>().await,
-        }
-    }
-}
-
-async fn post(
-    mut api: Api,
-    poster: usize,
-    begin: Instant,
-    posted: Posted,
-    mut job: Value,
-) -> anyhow::Result<()> {
-    for number in (poster..posted.len()).step_by(POSTERS) {
-        let due = begin + Duration::from_secs(1) / JOBS_PER_SECOND * u32::try_from(number)?;
-        tokio::time::sleep_until(due.into()).await;
-        job["input"] = json!({"number": number});
-        let nanos = begin.elapsed().as_nanos();
-        posted[number].store(u64::try_from(nanos)?, Ordering::Relaxed);
-        api.post("/jobs", job.to_string()).await?;
-    }
-    Ok(())
-}
-
-async fn work(
-    mut worker: Worker,
-    heard: mpsc::UnboundedSender<(usize, Instant)>,
-) -> anyhow::Result<()> {
+async fn work(mut worker: Worker, heard: Heard) -> anyhow::Result<()> {
     loop {
         worker
             .turn(|job| {
@@ -242,10 +169,7 @@ async fn work(
 }
 
 /// An agent that jobs are posted to, and that is done at once.
-async fn agent(
-    listener: TcpListener,
-    heard: mpsc::UnboundedSender<(usize, Instant)>,
-) -> anyhow::Result<()> {
+async fn agent(listener: TcpListener, heard: Heard) -> anyhow::Result<()> {
     let take = async move |Json(job): Json<Pushed>| {
         let _ = heard.send((job.input.number, Instant::now()));
         Json(json!({"result": null}))

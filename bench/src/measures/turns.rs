@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::start::failed;
+use super::timed::failed;
 use super::worker::Worker;
 use crate::bench::Bench;
 use crate::figure::{Figure, Target, Unit};

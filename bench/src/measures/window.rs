@@ -38,6 +38,7 @@ pub struct Spent {
     /// The whole database server, whether or not this gateway uses it: nobody else does.
     postgres: Duration,
     generator: Duration,
+    beside: Duration,
     machine: Duration,
     at: Instant,
 }
@@ -46,6 +47,17 @@ impl Spent {
     /// As of now.
     pub fn so_far(bench: &Bench, gateway: &Gateway) -> Spent {
         Spent::by(bench, usage::cpu(gateway.child.pid), gateway.database.is_some())
+    }
+
+    /// As of now, where another process takes part: what it used belongs to the measure and is nobody's figure.
+    /// `gateway`: the server that is measured, if one is.
+    pub fn beside(bench: &Bench, gateway: Option<&Gateway>, pid: u32) -> Spent {
+        let mut spent = match gateway {
+            Some(gateway) => Spent::so_far(bench, gateway),
+            None => Spent::by(bench, Duration::ZERO, false),
+        };
+        spent.beside = usage::cpu(pid);
+        spent
     }
 
     /// As of now, where what is measured are processes of this one that end before the window does.
@@ -60,6 +72,7 @@ impl Spent {
             database: if on_postgres { postgres } else { Duration::ZERO },
             postgres,
             generator: usage::cpu(std::process::id()),
+            beside: Duration::ZERO,
             machine: usage::machine_cpu(),
             at: Instant::now(),
         }
@@ -69,7 +82,10 @@ impl Spent {
     /// A share of more than a few hundredths spoils what was measured.
     pub fn others(self, bench: &Bench, before: Spent) -> f64 {
         let since = |of: fn(&Spent) -> Duration| of(&self).saturating_sub(of(&before));
-        let ours = since(|s| s.server) + since(|s| s.postgres) + since(|s| s.generator);
+        let ours = since(|s| s.server)
+            + since(|s| s.postgres)
+            + since(|s| s.generator)
+            + since(|s| s.beside);
         let others = since(|s| s.machine).saturating_sub(ours);
         let all = self.at.duration_since(before.at).as_secs_f64() * bench.machine.cores as f64;
         let share = (others.as_secs_f64() / all.max(0.001)).min(1.0);

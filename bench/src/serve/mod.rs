@@ -1,7 +1,8 @@
-//! The ceilings, each served by a child process of this program.
+//! The ceilings and the receiver of deliveries, each served by a child process of this program.
 
 pub mod bare;
 pub mod ceiling;
+pub mod receiver;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;

@@ -5,4 +5,5 @@ pub mod contents;
 pub mod gateway;
 pub mod peers;
 pub mod postgres;
+pub mod receiver;
 pub mod usage;

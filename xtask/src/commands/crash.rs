@@ -10,6 +10,8 @@ use xtask::workspace;
 /// Kills in the short form that CI runs.
 const SHORT_SQLITE: u32 = 30;
 const SHORT_POSTGRES: u32 = 8;
+/// The same while events are published and delivered.
+const SHORT_OUTBOUND_SQLITE: u32 = 30;
 
 /// Kill the server at random moments under load, and check that nothing is lost, doubled or stuck.
 ///
@@ -17,6 +19,9 @@ const SHORT_POSTGRES: u32 = 8;
 /// choices of a run, not its moments.
 #[derive(clap::Args)]
 pub struct Crash {
+    /// Publish events and receive their deliveries, in place of sending events and working on their jobs
+    #[arg(long)]
+    outbound: bool,
     /// How many kills
     #[arg(long, default_value_t = 200)]
     kills: u32,
@@ -41,12 +46,20 @@ pub enum Database {
     Postgres,
 }
 
-/// A promise to break.
+/// A promise to break. Not every load needs every promise: the harness refuses what its load would not notice.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Control {
     Dedup,
+    /// Not with --outbound
     Fencing,
+    /// Not with --outbound
     Order,
+    /// Only with --outbound: each delivery is made twice
+    Twice,
+    /// Only with --outbound: tries that failed are forgotten
+    Attempt,
+    /// Only with --outbound: some deliveries are gone once they ended
+    Lost,
 }
 
 impl Crash {
@@ -54,7 +67,8 @@ impl Crash {
     pub fn run(self) -> anyhow::Result<()> {
         let programs = Programs::build(self.debug)?;
         let mut command = Command::new(&programs.harness);
-        command.args(["kill", "--program"]).arg(&programs.server);
+        let load = if self.outbound { "outbound" } else { "kill" };
+        command.args([load, "--program"]).arg(&programs.server);
         command.args(["--kills", &self.kills.to_string(), "--database", &name(&self.database)]);
         command.args(self.seed.map(|seed| format!("--seed={seed}")));
         command.args(self.control.map(|control| format!("--control={}", name(&control))));
@@ -63,11 +77,14 @@ impl Crash {
 
     /// The form that CI runs.
     pub fn short() -> anyhow::Result<()> {
-        for (database, kills) in
-            [(Database::Sqlite, SHORT_SQLITE), (Database::Postgres, SHORT_POSTGRES)]
-        {
-            println!("{kills} kills on {}", name(&database));
-            Crash { kills, database, seed: None, control: None, debug: true }.run()?;
+        for (outbound, database, kills) in [
+            (false, Database::Sqlite, SHORT_SQLITE),
+            (false, Database::Postgres, SHORT_POSTGRES),
+            (true, Database::Sqlite, SHORT_OUTBOUND_SQLITE),
+        ] {
+            let load = if outbound { " while events are delivered" } else { "" };
+            println!("{kills} kills on {}{load}", name(&database));
+            Crash { outbound, kills, database, seed: None, control: None, debug: true }.run()?;
         }
         Ok(())
     }
