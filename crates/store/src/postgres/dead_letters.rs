@@ -88,10 +88,11 @@ fn has(query: &mut Query, filter: &DeadFilter, text: &str) {
 /// Locked in their order, as wherever several are.
 const PURGE: &str = "
 WITH open AS MATERIALIZED (
-  SELECT tenant, id FROM work_done
-  WHERE tenant = $1::int AND id = ANY ($2::uuid[])
-    AND state = 8 AND replayed_as IS NULL AND purged_by IS NULL
-  ORDER BY id FOR UPDATE
+  SELECT d.tenant, d.id FROM (SELECT DISTINCT id FROM unnest($2::uuid[]) AS i (id) ORDER BY id) i
+  CROSS JOIN LATERAL (
+    SELECT tenant, id FROM work_done
+    WHERE tenant = $1::int AND id = i.id AND state = 8 AND replayed_as IS NULL AND purged_by IS NULL
+    FOR UPDATE) d
 ), states AS (
   DELETE FROM job_state s USING open o WHERE s.work_id = o.id
 ), runs AS (

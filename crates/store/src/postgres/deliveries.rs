@@ -44,12 +44,13 @@ pub async fn list(
               ORDER BY id DESC LIMIT $4::bigint)"
         )
     };
-    // One statement, so that an item that ends meanwhile is seen once.
-    let sql = format!(
-        "{} UNION ALL {} ORDER BY id DESC LIMIT $4::bigint",
-        of(WORK_LIVE, "work"),
-        of(WORK_DONE, "work_done")
-    );
+    let (live, done) = (of(WORK_LIVE, "work"), of(WORK_DONE, "work_done"));
+    let sql = match state {
+        Some(state) if state.is_terminal() => done,
+        Some(_) => live,
+        // One statement, so that an item that ends meanwhile is seen once.
+        None => format!("{live} UNION ALL {done} ORDER BY id DESC LIMIT $4::bigint"),
+    };
     let limit = i64::from(page.limit);
     let state = state.map(|state| state as i16);
     let rows = query(&tx, &sql, &[&tenant.0, &lane.0, &before(page), &limit, &state]).await?;
@@ -107,11 +108,15 @@ async fn lock_events(
     tenant: TenantId,
     items: &[(EventId, NewDelivery)],
 ) -> Result<Vec<(EventId, Option<String>)>> {
+    let mut events: Vec<Uuid> = items.iter().map(|(event, _)| uuid(event.0)).collect();
+    // In their order, as wherever several are locked.
+    events.sort_unstable();
     let rows = query(
         tx,
-        "SELECT id, subject FROM events
-         WHERE tenant = $1::int AND id = ANY ($2::uuid[]) AND route = 4 ORDER BY id FOR UPDATE",
-        &[&tenant.0, &items.iter().map(|(event, _)| uuid(event.0)).collect::<Vec<_>>()],
+        "SELECT e.id, e.subject FROM unnest($2::uuid[]) AS i (id)
+         CROSS JOIN LATERAL (
+           SELECT id, subject FROM events WHERE tenant = $1::int AND id = i.id AND route = 4 FOR UPDATE) e",
+        &[&tenant.0, &events],
     )
     .await?;
     rows.iter().map(|row| Ok((EventId(id(row, 0)?), get(row, 1)?))).collect()
@@ -125,9 +130,13 @@ async fn find_made(
 ) -> Result<HashSet<WorkId>> {
     let rows = query(
         tx,
-        "SELECT id FROM work WHERE tenant = $1::int AND id = ANY ($2::uuid[])
-         UNION ALL
-         SELECT id FROM work_done WHERE tenant = $1::int AND id = ANY ($2::uuid[])",
+        // One by one: as a list, they may be looked for in all that the tenant has.
+        "SELECT w.id FROM unnest($2::uuid[]) AS i (id)
+         CROSS JOIN LATERAL (
+           SELECT id FROM work WHERE tenant = $1::int AND id = i.id
+           UNION ALL
+           SELECT id FROM work_done WHERE tenant = $1::int AND id = i.id
+           OFFSET 0) w",
         &[&tenant.0, &items.iter().map(|(_, one)| uuid(one.id.0)).collect::<Vec<_>>()],
     )
     .await?;

@@ -415,26 +415,9 @@ async fn the_cost_of_a_delivery_does_not_grow_with_the_backlog_even_if_plans_wer
         let claimed = store.claim(claim_of(shut.lane, 10, vec![])).await.unwrap();
         assert!(claimed.is_empty() && store.ready(shut.lane, 10).await.unwrap().is_empty());
     }
-    let read = read_for(store, &raw).await;
-    let much: Vec<_> = read
-        .iter()
-        .filter(|(table, _)| !table.starts_with("pg_"))
-        .map(|(table, rows)| (table, rows - before.get(table).copied().unwrap_or(0)))
-        .filter(|(_, rows)| *rows >= BACKLOG)
-        .collect();
+    let much = read_since(&before, store, &raw, BACKLOG).await;
     assert!(much.is_empty(), "rows that were read for 400 deliveries: {much:?}");
     database.close().await;
-}
-
-/// What the making of the backlog itself read.
-async fn read_so_far(raw: &Client) -> std::collections::HashMap<String, i64> {
-    // Statistics of a session are reported when it is idle.
-    tokio::time::sleep(Duration::from_millis(1200)).await;
-    let read = "SELECT t.relname::text, t.seq_tup_read + coalesce(sum(i.idx_tup_read), 0)::bigint
-                FROM pg_stat_user_tables t LEFT JOIN pg_stat_user_indexes i USING (relid)
-                WHERE t.schemaname = 'public' GROUP BY 1, t.seq_tup_read";
-    let rows = raw.query(read, &[]).await.unwrap();
-    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
 #[tokio::test]
