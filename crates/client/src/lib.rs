@@ -72,7 +72,7 @@ pub use lease::{
 };
 pub use page::{Moved, Nothing, Page, PageQuery};
 pub use portal::{NewPortalLink, PortalLink};
-pub use publishing::{NewEvent, PublishedEvent, PublishedEvents};
+pub use publishing::{NewEvent, PublishedEvent, PublishedEvents, PublishedQuery};
 pub use pulling::{DeliveryLeaseQuery, LeasedDeliveries, LeasedDelivery, Nack};
 pub use schedules::{Schedule, ScheduleFields};
 pub use sources::{

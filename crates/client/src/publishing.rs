@@ -36,7 +36,7 @@ pub struct NewEvent {
     pub deliver_at: Option<String>,
 }
 
-/// An event that was published, as subscribers get it.
+/// An event that was published.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PublishedEvent {
@@ -45,18 +45,46 @@ pub struct PublishedEvent {
     /// What happened.
     #[serde(rename = "type", deserialize_with = "null_as_default")]
     pub event_type: String,
-    /// The version at its creation, which stays.
-    pub api_version: Option<String>,
+    /// Of a new one `accepted` or `duplicate`; later where its deliveries stand, all in all.
+    #[serde(deserialize_with = "null_as_default")]
+    pub status: String,
     /// When it was published.
     pub created_at: Option<String>,
-    /// Whether it is meant.
-    pub livemode: Option<bool>,
-    /// `object`, and `previous_attributes` if there are any; lists may leave it out.
-    pub data: Value,
-    /// What it is delivered in order with.
-    pub order_key: Option<String>,
     /// When its delivery begins, if that is later.
     pub deliver_at: Option<String>,
+    /// What made repeats of it duplicates.
+    pub dedup_key: Option<String>,
+    /// How many repeats there were.
+    #[serde(deserialize_with = "null_as_default")]
+    pub duplicates: u64,
+    /// The job whose agent published it.
+    pub parent_id: Option<String>,
+    /// The version at its creation, which stays; like all that follows only in a single event.
+    pub api_version: Option<String>,
+    /// Whether it is meant.
+    pub livemode: Option<bool>,
+    /// What it happened to, as it was published, while it is kept.
+    pub data: Value,
+    /// What subscribers get, while it is kept.
+    pub envelope: Value,
+}
+
+/// Which published events to list.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct PublishedQuery {
+    /// Of this type, or with this beginning if it ends with `*`.
+    #[serde(rename = "type")]
+    pub event_type: Option<String>,
+    /// With this dedup key.
+    pub dedup_key: Option<String>,
+    /// Published at or after this time.
+    pub since: Option<String>,
+    /// Published before this time.
+    pub until: Option<String>,
+    /// How many.
+    pub limit: Option<u32>,
+    /// From where.
+    pub cursor: Option<String>,
 }
 
 /// What [`Client::publish_many`] answers.
@@ -96,7 +124,7 @@ impl Client {
     }
 
     /// `GET /events`: what was published, newest first.
-    pub fn list_published(&self, query: &PageQuery) -> Call<Page<PublishedEvent>> {
+    pub fn list_published(&self, query: &PublishedQuery) -> Call<Page<PublishedEvent>> {
         self.call(get(&["events"]).query(query))
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use stand_in::{Answer, StandIn, bytes_answer, json_answer, problem};
-use wakepost_client::{Client, Error, NewEvent, PageQuery};
+use wakepost_client::{Client, Error, NewEvent, PageQuery, PublishedQuery};
 
 fn client(server: &StandIn) -> Client {
     Client::new(&server.url, "k").expect("a client")
@@ -162,7 +162,9 @@ async fn what_was_published_is_listed_and_shown_with_where_it_went() {
         _ => json_answer(200, json!({"data": [{"id": "evt_1"}], "next_cursor": "n"})),
     });
     let client = client(&server);
-    let page = client.list_published(&PageQuery { limit: Some(1), cursor: None }).await;
+    let page = client
+        .list_published(&PublishedQuery { limit: Some(1), ..PublishedQuery::default() })
+        .await;
     assert_eq!(page.expect("a page").next_cursor.as_deref(), Some("n"));
     assert_eq!(client.get_published("evt_1").await.expect("an event").event_type, "a.b");
     let went = client.published_deliveries("evt_1", &PageQuery::default()).await.expect("a page");

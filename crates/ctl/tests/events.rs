@@ -85,9 +85,9 @@ fn a_refused_event_says_which_path_failed() {
 #[test]
 fn events_are_listed_and_shown_with_where_they_went() {
     let event = || {
-        json!({"id": "evt_1", "type": "order.created", "api_version": "2026-11-15",
-            "created_at": "2020-01-01T00:00:00.000Z", "livemode": false,
-            "data": {"object": {"id": "ord\u{9b}1"}}})
+        json!({"id": "evt_1", "type": "order.created", "status": "succeeded", "duplicates": 2,
+            "created_at": "2020-01-01T00:00:00.000Z", "dedup_key": "order:1", "livemode": false,
+            "api_version": "2026-11-15", "data": {"id": "ord\u{9b}1"}})
     };
     let server = StandIn::start(move |seen| match seen.line.as_str() {
         "GET /api/v1/events/evt_1" => json_answer(200, event()),
@@ -98,18 +98,19 @@ fn events_are_listed_and_shown_with_where_they_went() {
         ),
         _ => json_answer(200, json!({"data": [event()], "next_cursor": null})),
     });
-    let ran = webhookctl(&server.url).args(["events", "list"]).run();
+    let ran = webhookctl(&server.url)
+        .args(["events", "list", "--type", "order.*", "--since", "2026-11-15", "--limit", "5"])
+        .run();
     ran.ends_with(0);
-    assert!(
-        ran.stdout.starts_with("EVENT  TYPE           VERSION     PUBLISHED"),
-        "{}",
-        ran.stdout
-    );
-    assert!(ran.stdout.contains(" days ago  test\n"), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with("EVENT  TYPE           STATUS     PUBLISHED"), "{}", ran.stdout);
+    assert!(ran.stdout.contains(" days ago  order:1\n"), "{}", ran.stdout);
+    let asked = &server.lines()[0];
+    assert!(asked.contains("type=order") && asked.contains("since=2026-11-15T"), "{asked}");
     let ran = webhookctl(&server.url).args(["events", "show", "evt_1"]).run();
     ran.ends_with(0);
     assert!(ran.stdout.contains("mode            test\n"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("    \"id\": \"ord\\u009b1\"\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("repeated        2 times\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("  \"id\": \"ord\\u009b1\"\n"), "{}", ran.stdout);
     let ran = webhookctl(&server.url).args(["events", "deliveries", "evt_1"]).run();
     ran.ends_with(0);
     assert_eq!(

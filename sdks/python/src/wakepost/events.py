@@ -71,9 +71,20 @@ class EventCalls(Core):
             repeat=True,
         )
 
-    def list_events(self, *, limit: int | None = None, cursor: str | None = None) -> EventPage:
-        """One page of what was published, newest first."""
-        query = given(limit=limit, cursor=cursor)
+    def list_events(
+        self,
+        *,
+        type: str | None = None,
+        dedup_key: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> EventPage:
+        """One page of what was published, newest first; `type`: one, or a beginning such as `order.*`."""
+        query = given(
+            type=type, dedup_key=dedup_key, since=since, until=until, limit=limit, cursor=cursor
+        )
         return cast(EventPage, self.call("GET", ["events"], query=query, repeat=True))
 
     def get_event(self, event_id: str) -> PublishedEvent:

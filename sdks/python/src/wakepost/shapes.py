@@ -121,16 +121,24 @@ class Replayed(TypedDict):
 
 
 class PublishedEvent(TypedDict, total=False):
-    """An event that was published, as subscribers get it. Its id is the `webhook-id` of its deliveries."""
+    """An event that was published. Its id is the `webhook-id` of its deliveries.
+
+    `status`: of a new one `accepted` or `duplicate`, later where its deliveries stand, all in all. `api_version`,
+    `livemode`, `data` (as it was published) and `envelope` (what subscribers get) are only in a single event.
+    """
 
     id: str
     type: str
-    api_version: str | None
+    status: str
     created_at: str
-    livemode: bool
-    data: dict[str, Any]
-    order_key: str | None
     deliver_at: str | None
+    dedup_key: str | None
+    duplicates: int
+    parent_id: str | None
+    api_version: str | None
+    livemode: bool
+    data: Any
+    envelope: dict[str, Any]
 
 
 class EventPage(TypedDict):

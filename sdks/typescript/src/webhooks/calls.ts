@@ -16,6 +16,8 @@ import type {
   PageQuery,
   Period,
   PublishedEvent,
+  PublishedQuery,
+  Rotated,
   Tried,
   Webhook,
   WebhookChange,
@@ -49,7 +51,7 @@ export class WebhookCalls extends Core {
   }
 
   /** `GET /events`: what was published, newest first. */
-  async listEvents(query: PageQuery = {}, options?: CallOptions): Promise<Page<PublishedEvent>> {
+  async listEvents(query: PublishedQuery = {}, options?: CallOptions): Promise<Page<PublishedEvent>> {
     return this.read(`/events${asked(query)}`, options);
   }
 
@@ -133,7 +135,7 @@ export class WebhookCalls extends Core {
     id: string,
     rotation: { grace_s?: number } = {},
     options?: CallOptions,
-  ): Promise<{ secret: string }> {
+  ): Promise<Rotated> {
     // Not repeated: a second rotation would be another.
     return this.post(at("webhooks", id, "rotate"), rotation, false, options);
   }

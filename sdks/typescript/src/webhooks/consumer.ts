@@ -8,7 +8,7 @@ import { type Attempt, kept } from "../worker/attempt.js";
 import { Loop, type LoopOptions, settled } from "../worker/loop.js";
 import { failed } from "../worker/outcome.js";
 import type { Run } from "../worker/run.js";
-import type { LeasedDelivery, Nack, PublishedEvent } from "./types.js";
+import type { EventEnvelope, LeasedDelivery, Nack } from "./types.js";
 
 /** How to consume. A lease lasts 60 s and a poll 20 s, unless told otherwise. */
 export interface ConsumerOptions extends LoopOptions {
@@ -24,7 +24,7 @@ export type DeliveryHandler = (delivery: Delivery) => unknown;
 /** A delivery, with the headers and the body that a push would have had. */
 export class Delivery {
   readonly #run: Run;
-  #event: PublishedEvent | undefined;
+  #event: EventEnvelope | undefined;
 
   /** The delivery as the server handed it over, under the API's own names. */
   readonly leased: LeasedDelivery;
@@ -60,8 +60,8 @@ export class Delivery {
   }
 
   /** The event. */
-  get event(): PublishedEvent {
-    this.#event ??= JSON.parse(this.body) as PublishedEvent;
+  get event(): EventEnvelope {
+    this.#event ??= JSON.parse(this.body) as EventEnvelope;
     return this.#event;
   }
 

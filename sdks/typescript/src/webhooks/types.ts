@@ -22,16 +22,57 @@ export interface NewEvent {
   deliver_at?: string;
 }
 
-/** An event that was published, as subscribers get it. */
+/** An event that was published. */
 export interface PublishedEvent {
   /** Its id, which is also the `webhook-id` of every delivery of it. */
   id: string;
   type: string;
-  /** The version at its creation, which stays. */
+  /** Of a new one `accepted` or `duplicate`; later where its deliveries stand, all in all. */
+  status: string;
+  created_at?: string;
+  /** When its delivery begins, if that is later. */
+  deliver_at?: string | null;
+  dedup_key?: string | null;
+  /** How many repeats there were. */
+  duplicates?: number;
+  /** The job whose agent published it. */
+  parent_id?: string | null;
+  /** The version at its creation, which stays; like all that follows only in a single event. */
+  api_version?: string | null;
+  livemode?: boolean;
+  /** What it happened to, as it was published. */
+  data?: unknown;
+  /** What subscribers get. */
+  envelope?: EventEnvelope;
+}
+
+/** An event as subscribers get it. */
+export interface EventEnvelope {
+  id: string;
+  type: string;
   api_version?: string | null;
   created_at: string;
+  /** False: a rehearsal. */
   livemode: boolean;
-  data?: { object: unknown; previous_attributes?: Record<string, unknown> };
+  data: {
+    /** What it happened to. */
+    object?: unknown;
+    previous_attributes?: Record<string, unknown>;
+    /** It is too large to be sent: the whole event is at `url`. */
+    truncated?: boolean;
+    url?: string;
+  };
+}
+
+/** Which published events to list. */
+export interface PublishedQuery extends PageQuery {
+  /** One type, or a beginning such as `order.*`. */
+  type?: string;
+  dedup_key?: string;
+  /** Published at or after this time. */
+  since?: string;
+  /** Published before this time. */
+  until?: string;
 }
 
 /** Which page of a list that has no filters. */
@@ -221,4 +262,15 @@ export interface Nack {
   retry_after_s?: number;
   /** Nothing went wrong, the consumer stops: another gets it, and no attempt is counted. */
   hand_back?: boolean;
+}
+
+/** What a rotation answers. */
+export interface Rotated {
+  id: string;
+  /** The new secret: shown once. None where deliveries are signed by Ed25519. */
+  secret?: string;
+  /** What verifies from now on, where they are. */
+  public_key?: string;
+  /** Until when what signed before signs too. */
+  previous_expires_at: string | null;
 }

@@ -7,7 +7,6 @@ mod show;
 
 use clap::Subcommand;
 
-use crate::commands::paging::Paging;
 use crate::session::Session;
 
 #[derive(Subcommand)]
@@ -15,7 +14,7 @@ pub enum Events {
     /// Publish an event to whoever subscribed
     Publish(Box<publish::Publish>),
     /// List what was published, newest first
-    List(Paging),
+    List(list::List),
     /// Show one event, as subscribers get it
     Show(show::Show),
     /// List where an event went, and how that went
@@ -26,7 +25,7 @@ impl Events {
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         match self {
             Events::Publish(command) => command.run(session).await,
-            Events::List(page) => session.list(session.client.list_published(&page.into())).await,
+            Events::List(command) => command.run(session).await,
             Events::Show(command) => command.run(session).await,
             Events::Deliveries(command) => command.run(session).await,
         }

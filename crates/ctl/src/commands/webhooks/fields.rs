@@ -55,7 +55,7 @@ pub struct FieldFlags {
     /// When to spare a receiver that fails (failures=5,open_s=1800; off: never)
     #[arg(long, value_parser = flags::circuit, value_name = "SETTINGS")]
     circuit: Option<CircuitSettings>,
-    /// A note of your own; NAME:=JSON for what is not text; may be repeated
+    /// A note of your own; may be repeated
     #[arg(long, value_name = "NAME=TEXT")]
     metadata: Vec<Setting>,
 }
