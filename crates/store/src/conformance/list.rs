@@ -498,6 +498,11 @@ macro_rules! conformance_list {
                 a_shut_lane_holds_no_other_up_and_counts_towards_no_bound,
                 a_run_that_began_before_its_lane_was_shut_ends_as_always,
             ]
+            staying_away: [
+                a_delivery_is_tried_ten_times_over_37_hours,
+                a_receiver_that_is_back_gets_what_waited,
+                a_receiver_that_stays_away_for_72_hours_is_given_up,
+            ]
             delivering: [
                 a_failed_probe_gives_the_attempt_back_and_is_kept,
                 how_a_run_went_is_kept_unless_it_succeeded,

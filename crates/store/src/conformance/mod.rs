@@ -53,6 +53,7 @@ pub mod settings;
 pub mod settling;
 pub mod shutting;
 pub mod sources;
+pub mod staying_away;
 pub mod stopping;
 mod subscribers;
 pub mod subscribing;
