@@ -13,6 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 use crate::waiting::until;
 
@@ -87,10 +88,29 @@ pub struct Receiver {
 impl Receiver {
     /// Starts a server that answers every request with what `answer` makes of it.
     pub async fn start(answer: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Receiver {
+        Receiver::start_with(None, answer).await
+    }
+
+    /// The same behind TLS, at `localhost`.
+    pub async fn start_tls(
+        acceptor: TlsAcceptor,
+        answer: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+    ) -> Receiver {
+        Receiver::start_with(Some(acceptor), answer).await
+    }
+
+    async fn start_with(
+        acceptor: Option<TlsAcceptor>,
+        answer: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+    ) -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let address = listener.local_addr().expect("an address");
+        let url = match acceptor {
+            Some(_) => format!("https://localhost:{}", address.port()),
+            None => format!("http://{address}"),
+        };
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let serving = tokio::spawn(serve(listener, Arc::new(answer), seen.clone()));
+        let serving = tokio::spawn(serve(listener, acceptor, Arc::new(answer), seen.clone()));
         Receiver { url, seen, serving }
     }
 
@@ -120,12 +140,16 @@ impl Drop for Receiver {
     }
 }
 
-async fn serve<F>(listener: TcpListener, answer: Arc<F>, log: Arc<Mutex<Vec<Seen>>>)
-where
+async fn serve<F>(
+    listener: TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    answer: Arc<F>,
+    log: Arc<Mutex<Vec<Seen>>>,
+) where
     F: Fn(&Seen) -> Reply + Send + Sync + 'static,
 {
     while let Ok((stream, _)) = listener.accept().await {
-        let (answer, log) = (answer.clone(), log.clone());
+        let (acceptor, answer, log) = (acceptor.clone(), answer.clone(), log.clone());
         tokio::spawn(async move {
             let service = service_fn(move |request: Request<Incoming>| {
                 let (answer, log) = (answer.clone(), log.clone());
@@ -156,7 +180,14 @@ where
                     Ok(response.body(Full::from(reply.body)).expect("an answer"))
                 }
             });
-            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            let http = http1::Builder::new();
+            match acceptor {
+                None => drop(http.serve_connection(TokioIo::new(stream), service).await),
+                Some(acceptor) => {
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    drop(http.serve_connection(TokioIo::new(stream), service).await);
+                }
+            }
         });
     }
 }

@@ -84,8 +84,11 @@ impl App {
         let address = listener.local_addr()?;
         let directory = Arc::new(Directory::new(store.clone(), vault.clone(), ttl));
         let queue = Arc::new(Queue::new(store.clone(), directory.clone(), hub.clone()));
-        let client =
-            ClientSettings { policy: config.addresses.clone(), ..ClientSettings::default() };
+        let client = ClientSettings {
+            policy: config.addresses.clone(),
+            extra_roots: config.authorities.clone(),
+            ..ClientSettings::default()
+        };
         let resolver = Arc::new(SystemResolver::new());
         let mailer = Mailer::new(resolver.clone(), &client)?;
         let client = GuardedClient::new(resolver, client)?;

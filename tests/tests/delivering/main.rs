@@ -11,3 +11,4 @@ mod sending;
 mod subscriber;
 mod surviving;
 mod tenants;
+mod tls;

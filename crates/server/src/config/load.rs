@@ -72,7 +72,7 @@ const fn secret(name: &'static str, env: &'static [&'static str]) -> Known {
     Known { name, env, default: "", secret: true }
 }
 
-const KNOWN: [Known; 20] = [
+const KNOWN: [Known; 21] = [
     known("listen", &["WAKEPOST_LISTEN"], "127.0.0.1:8787"),
     known("data_dir", &["WAKEPOST_DATA_DIR"], "wakepost-data"),
     secret("database_url", &["DATABASE_URL", "WAKEPOST_DATABASE_URL"]),
@@ -81,6 +81,7 @@ const KNOWN: [Known; 20] = [
     secret("master_key", &["WAKEPOST_MASTER_KEY"]),
     known("allow_http", &["WAKEPOST_ALLOW_HTTP"], "false"),
     known("allow_private", &["WAKEPOST_ALLOW_PRIVATE"], "false"),
+    known("ca_file", &["WAKEPOST_CA_FILE"], ""),
     known("trusted_proxies", &["WAKEPOST_TRUSTED_PROXIES"], ""),
     known("push_concurrency", &["WAKEPOST_PUSH_CONCURRENCY"], "256"),
     known("connections_max", &["WAKEPOST_CONNECTIONS_MAX"], "10000"),
@@ -290,6 +291,8 @@ fn build(
         master_key: some("master_key"),
         addresses: outbound::policy(flag("allow_http")?, &text("allow_private"))
             .map_err(|problem| format!("allow_private: {problem}"))?,
+        authorities: outbound::authorities(some("ca_file").as_deref())
+            .map_err(|problem| format!("ca_file: {problem}"))?,
         trusted_proxies: networks(&text("trusted_proxies"))?,
         push_concurrency: number("push_concurrency")?.clamp(1, 100_000) as usize,
         connections_max: number("connections_max")?.clamp(1, 1_000_000) as usize,

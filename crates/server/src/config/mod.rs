@@ -16,6 +16,8 @@ pub use key::{MasterKeySource, master_key};
 pub use load::{ConfigError, Flags, Origin, Setting, load};
 pub use retention::Retention;
 
+use rustls::pki_types::CertificateDer;
+
 use crate::outbound::AddressPolicy;
 
 /// Everything an operator can set.
@@ -35,6 +37,8 @@ pub struct Config {
     pub master_key: Option<String>,
     /// What requests that we send may reach.
     pub addresses: AddressPolicy,
+    /// Certificate authorities that requests we send trust beside the public ones.
+    pub authorities: Vec<CertificateDer<'static>>,
     /// Whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<ipnet::IpNet>,
     /// How many pushed runs may be under way on this node.
