@@ -185,15 +185,25 @@ pub struct Disabled {
 pub struct WebhookSecrets {
     /// What deliveries are signed with: `whsec_…`, or by Ed25519 `whsk_…`.
     pub current: String,
-    /// What they are also signed with for a while after a rotation.
-    pub previous: Option<String>,
-    /// When that ends.
-    pub previous_until: Option<Timestamp>,
+    /// What they are also signed with for a while after a rotation, newest first.
+    pub previous: Vec<Retired>,
     /// Headers that go with each delivery.
     pub headers: BTreeMap<String, String>,
     /// Credentials.
     pub auth: Option<Auth>,
 }
+
+/// A secret that was rotated away.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retired {
+    /// It.
+    pub secret: String,
+    /// Until when it signs too.
+    pub until: Timestamp,
+}
+
+/// How many rotated secrets may sign at a time beside the current one.
+pub const RETIRED_MAX: usize = 3;
 
 impl std::fmt::Debug for WebhookSecrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -244,11 +254,34 @@ impl Auth {
 }
 
 impl WebhookSecrets {
-    /// What to sign with now: the current secret, and the previous one until it ends.
+    /// What to sign with now: the current secret, and those before it until they end.
     pub fn live(&self, now: Timestamp) -> impl Iterator<Item = &str> {
-        let is_live = self.previous_until.is_some_and(|until| now < until);
-        let previous = self.previous.as_deref().filter(|_| is_live);
-        std::iter::once(self.current.as_str()).chain(previous)
+        let retired = self.previous.iter().filter(move |old| now < old.until);
+        std::iter::once(self.current.as_str()).chain(retired.map(|old| old.secret.as_str()))
+    }
+
+    /// When the last of those before ends, if one still signs.
+    pub fn previous_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.previous.iter().map(|old| old.until).filter(|until| now < *until).max()
+    }
+
+    /// Signs with another secret from now on, and with this one too for a while. What signed before it goes on until
+    /// its own end: whoever rotates again, because an answer was lost, must not cut off receivers that know only the
+    /// oldest. `false`: too many sign already.
+    #[must_use]
+    pub fn rotate(&mut self, fresh: String, grace: Duration, now: Timestamp) -> bool {
+        self.previous.retain(|old| now < old.until);
+        if !grace.is_zero() {
+            if self.previous.len() >= RETIRED_MAX {
+                return false;
+            }
+            let secret = std::mem::take(&mut self.current);
+            self.previous.insert(0, Retired { secret, until: now.after(grace) });
+        } else {
+            self.previous.clear();
+        }
+        self.current = fresh;
+        true
     }
 }
 
@@ -505,15 +538,25 @@ mod tests {
     }
 
     #[test]
-    fn the_previous_secret_signs_until_it_ends() {
-        let secrets = WebhookSecrets {
-            current: "new".to_owned(),
-            previous: Some("old".to_owned()),
-            previous_until: Some(at(10)),
-            ..WebhookSecrets::default()
+    fn secrets_before_sign_each_until_its_own_end() {
+        let mut secrets = WebhookSecrets { current: "a".to_owned(), ..WebhookSecrets::default() };
+        let mut rotate = |fresh: &str, grace: u64, now: i64| {
+            let rotated = secrets.rotate(fresh.to_owned(), Duration::from_secs(grace), at(now));
+            (rotated, secrets.clone())
         };
-        assert_eq!(secrets.live(at(9)).collect::<Vec<_>>(), ["new", "old"]);
-        assert_eq!(secrets.live(at(10)).collect::<Vec<_>>(), ["new"]);
+        let live = |secrets: &WebhookSecrets, now| {
+            secrets.live(at(now)).map(str::to_owned).collect::<Vec<_>>().join(" ")
+        };
+        let (_, secrets) = rotate("b", 10, 0);
+        assert_eq!((live(&secrets, 9), live(&secrets, 10)), ("b a".to_owned(), "b".to_owned()));
+        let (_, secrets) = rotate("c", 10, 5);
+        assert_eq!((live(&secrets, 9), live(&secrets, 10)), ("c b a".to_owned(), "c b".to_owned()));
+        assert_eq!(secrets.previous_until(at(9)), Some(at(15)));
+        assert!(rotate("d", 10, 6).0);
+        let (rotated, secrets) = rotate("e", 10, 7);
+        assert!(!rotated && live(&secrets, 7) == "d c b a");
+        let (rotated, secrets) = rotate("f", 0, 8);
+        assert!(rotated && live(&secrets, 8) == "f" && secrets.previous_until(at(8)).is_none());
     }
 
     #[test]

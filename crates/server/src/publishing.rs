@@ -40,6 +40,8 @@ pub struct Publication {
     pub data: Box<RawValue>,
     /// By which version of the type; none: the newest that is known.
     pub api_version: Option<String>,
+    /// The version it is made with, by [`check`].
+    pub version: Option<String>,
     /// What it was like before.
     pub previous_attributes: Option<Box<RawValue>>,
     /// Whether it is about the real thing.
@@ -224,7 +226,7 @@ async fn new_event(
     let head = Head {
         id,
         event_type: &item.event_type,
-        api_version: item.api_version.as_deref(),
+        api_version: item.version.as_deref(),
         created_at: now,
         livemode: item.livemode,
     };
@@ -327,6 +329,7 @@ fn hash(batch: &Batch, item: &Publication) -> [u8; 32] {
     };
     part(Some(&item.event_type));
     part(Some(item.data.get()));
+    part(item.api_version.as_deref());
     part(item.previous_attributes.as_deref().map(RawValue::get));
     part(item.order_key.as_deref());
     part(Some(if item.livemode { "live" } else { "test" }));
@@ -354,6 +357,7 @@ pub async fn tell(
         event_type: event_type.to_owned(),
         data,
         api_version: None,
+        version: None,
         previous_attributes: None,
         livemode: true,
         dedup_key: Some(key),

@@ -56,6 +56,14 @@ async fn a_new_webhook_is_pinged_once_and_whatever_comes_of_it_is_a_warning(data
     let fields = json!({"url": receiver.url("/off"), "events": ["*"], "enabled": false});
     let off = Subscriber::with(&api, fields).await;
     assert_eq!((&off.made["status"], receiver.seen("/off").len()), (&json!("disabled"), 0));
+    // Nor is one asked again whose maker did not hear the answer.
+    let fields = json!({"url": receiver.url("/once"), "events": ["*"]});
+    let first = with_key(&api, "/webhooks", "one", fields.clone()).await.is(201);
+    let again = with_key(&api, "/webhooks", "one", fields).await.is(201);
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert_eq!(again.text("id"), first.text("id"));
+    assert_eq!(again.json().get("secret"), None, "it is shown once");
+    assert_eq!(receiver.seen("/once").len(), 1);
 }
 
 async fn an_address_that_must_not_be_reached_is_never_reached(database: Database) {
@@ -236,7 +244,18 @@ async fn during_a_rotation_both_secrets_sign(database: Database) {
     assert!(!verifies(&seen, &old) && verifies(&seen, &new));
     api.post(&subscriber.path("/revoke-previous"), json!({})).await.refuses(409, "invalid_state");
 
+    // Whoever rotates again, since the answer was lost, cuts nobody off.
+    subscriber.act("rotate", json!({})).await;
+    let rotated = subscriber.act("rotate", json!({})).await;
+    let seen = next().await;
+    assert!(verifies(&seen, &new) && verifies(&seen, rotated["secret"].as_str().expect("one")));
+    subscriber.act("rotate", json!({})).await;
+    api.post(&subscriber.path("/rotate"), json!({})).await.refuses(409, "invalid_state");
+    subscriber.act("revoke-previous", json!({})).await;
+
     // A short grace ends by itself.
+    let rotated = subscriber.act("rotate", json!({"grace_s": 0})).await;
+    let new = rotated["secret"].as_str().expect("a secret").to_owned();
     let rotated = subscriber.act("rotate", json!({"grace_s": 2})).await;
     let newest = rotated["secret"].as_str().expect("a secret").to_owned();
     let end = moment(&rotated["previous_expires_at"]);

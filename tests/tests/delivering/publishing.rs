@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
-use wakepost_tests::{Answer, Api, Database, Gateway, now, on_both};
+use wakepost_tests::{Answer, Database, Gateway, now, on_both};
 
 use crate::subscriber::*;
 
@@ -187,12 +187,6 @@ async fn a_batch_is_all_or_nothing(database: Database) {
     assert_eq!(listed.iter().map(|event| &event["id"]).collect::<Vec<_>>(), newest_first);
 }
 
-async fn with_key(api: &Api, key: &'static str, body: Value) -> Answer {
-    let name = "idempotency-key".parse().expect("a name");
-    let headers: HeaderMap = [(name, HeaderValue::from_static(key))].into_iter().collect();
-    api.call_with(Method::POST, "/events", headers, Some(&body)).await
-}
-
 async fn a_repeat_gets_the_first_event(database: Database) {
     let gateway = gateway(database).await;
     let api = gateway.admin();
@@ -211,6 +205,7 @@ async fn a_repeat_gets_the_first_event(database: Database) {
         ("type", json!("order.unpaid")),
         ("livemode", json!(false)),
         ("previous_attributes", json!({})),
+        ("api_version", json!("2026-11-15")),
     ] {
         let mut other = event.clone();
         other[field] = value;
@@ -220,16 +215,20 @@ async fn a_repeat_gets_the_first_event(database: Database) {
     assert_eq!((&shown["dedup_key"], &shown["duplicates"]), (&json!("o-1"), &json!(1)));
 
     let plain = json!({"type": "order.paid", "data": {"n": 3}});
-    let first = with_key(&api, "call-1", plain.clone()).await.is(202);
-    let again = with_key(&api, "call-1", plain.clone()).await.is(202);
+    let first = with_key(&api, "/events", "call-1", plain.clone()).await.is(202);
+    let again = with_key(&api, "/events", "call-1", plain.clone()).await.is(202);
     assert_eq!(again.text("id"), first.text("id"));
+    let replayed = |answer: &Answer| answer.header("idempotency-replayed").to_owned();
+    assert_eq!((replayed(&first), replayed(&again)), (String::new(), "true".to_owned()));
     let other = json!({"type": "order.paid", "data": {"n": 4}});
-    with_key(&api, "call-1", other.clone()).await.refuses(409, "idempotency_mismatch");
-    with_key(&api, "call-1", json!([plain, other])).await.refuses(409, "idempotency_mismatch");
+    with_key(&api, "/events", "call-1", other.clone()).await.refuses(409, "idempotency_mismatch");
+    with_key(&api, "/events", "call-1", json!([plain, other]))
+        .await
+        .refuses(409, "idempotency_mismatch");
     // A call with several: each keeps its place.
     let both = json!([plain, plain]);
-    let first = with_key(&api, "call-2", both.clone()).await.is(202).json();
-    let again = with_key(&api, "call-2", both).await.is(202).json();
+    let first = with_key(&api, "/events", "call-2", both.clone()).await.is(202).json();
+    let again = with_key(&api, "/events", "call-2", both).await.is(202).json();
     let ids = |said: &Value| [said["data"][0]["id"].clone(), said["data"][1]["id"].clone()];
     assert_eq!(ids(&first), ids(&again));
     assert_ne!(ids(&first)[0], ids(&first)[1]);
@@ -244,7 +243,7 @@ async fn a_repeat_gets_the_first_event(database: Database) {
     assert_eq!(came(&receiver, "/hook").len(), 5);
     // However the call was made: alone, among others, with a key of its own.
     let other = json!({"type": "order.paid", "data": {"n": 5}});
-    let among = with_key(&api, "call-3", json!([other, event])).await.is(202).json();
+    let among = with_key(&api, "/events", "call-3", json!([other, event])).await.is(202).json();
     assert_eq!(among["data"][1]["status"], "duplicate", "{among}");
     subscriber.have(6, "succeeded").await;
     // Another tenant's keys are its own.

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
 use wakepost_domain::Timestamp;
 use wakepost_providers::{Check, Request, registry};
-use wakepost_tests::{Api, Database, Gateway, Receiver, Reply, Seen, Setup, now, until};
+use wakepost_tests::{Answer, Api, Database, Gateway, Receiver, Reply, Seen, Setup, now, until};
 
 /// A gateway that may reach the receivers of this machine.
 pub fn setup(database: Database) -> Setup {
@@ -126,7 +127,7 @@ pub async fn publish_many(api: &Api, kind: &str, count: usize) -> Vec<String> {
 pub fn verifies(seen: &Seen, secret: &str) -> bool {
     let provider = registry::find("standard-webhooks").expect("the scheme");
     let request = Request {
-        method: &http::Method::POST,
+        method: &Method::POST,
         url: "",
         headers: &seen.headers,
         body: &seen.body,
@@ -190,4 +191,11 @@ pub fn moment(value: &Value) -> Timestamp {
 #[track_caller]
 pub fn tries(delivery: &Value) -> &Vec<Value> {
     delivery["attempts"].as_array().expect("tries")
+}
+
+/// A call under an idempotency key.
+pub async fn with_key(api: &Api, path: &str, key: &'static str, body: Value) -> Answer {
+    let name = "idempotency-key".parse().expect("a name");
+    let headers: HeaderMap = [(name, HeaderValue::from_static(key))].into_iter().collect();
+    api.call_with(Method::POST, path, headers, Some(&body)).await
 }

@@ -10,7 +10,7 @@ use wakepost_domain::event::{Event, status};
 use wakepost_domain::publication::{DELIVER_AT_MAX_S, EVENT_BYTES_MAX, EVENTS_PER_CALL_MAX};
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{EventId, Timestamp, event_type, limits};
+use wakepost_domain::{EventId, Timestamp, event_type};
 use wakepost_store::moves::{EventFilter, EventRow};
 
 use super::call::{At, Call, Nothing};
@@ -132,6 +132,7 @@ pub async fn publish(call: Call) -> Result<Response, ApiError> {
     let batch = Batch { items, call_key: call_key(&call)?, parent, id: None };
     let published = publishing::publish(&call.context, &tenant, batch).await?;
     call.context.metrics.published.inc_by(published.len() as u64);
+    let again = call.is_idempotent() && published.iter().all(|published| published.repeated);
     let shown = |(published, event_type): (Published, String)| PublishedView {
         id: published.id,
         event_type,
@@ -139,24 +140,20 @@ pub async fn publish(call: Call) -> Result<Response, ApiError> {
         deliveries: published.deliveries,
     };
     let mut views: Vec<PublishedView> = published.into_iter().zip(types).map(shown).collect();
-    Ok(match many {
+    let answer = match many {
         true => once::json(StatusCode::ACCEPTED, &PublishedMany { data: views }),
         false => {
             let view = views.pop().ok_or(wakepost_store::StoreError::Busy)?;
             once::json(StatusCode::ACCEPTED, &view)
         }
-    })
+    };
+    Ok(if again { once::replayed(answer) } else { answer })
 }
 
 /// The caller's key for the whole call. Other callers' keys are theirs.
 fn call_key(call: &Call) -> Result<Option<String>, ApiError> {
-    let Some(value) = call.headers.get("idempotency-key") else { return Ok(None) };
-    let text = value.to_str().ok().filter(|text| (1..=limits::KEY_CHARS_MAX).contains(&text.len()));
-    let text = text.ok_or_else(|| {
-        let most = limits::KEY_CHARS_MAX;
-        ApiError::field("Idempotency-Key", format!("must be 1 to {most} visible characters"))
-    })?;
-    Ok(Some(format!("{}\n{text}", call.caller.name)))
+    let key = call.idempotency_key()?;
+    Ok(key.map(|key| format!("{}\n{key}", call.caller.name)))
 }
 
 async fn checked(
@@ -193,6 +190,7 @@ async fn checked(
         event_type: event.event_type,
         data: event.data,
         api_version: event.api_version,
+        version: None,
         previous_attributes: event.previous_attributes,
         livemode: event.livemode.unwrap_or(true),
         dedup_key: event.dedup_key,
@@ -200,7 +198,7 @@ async fn checked(
         deliver_at: event.deliver_at,
     };
     match publishing::check(&call.context, tenant, &item).await? {
-        Ok(version) => item.api_version = version,
+        Ok(version) => item.version = version,
         Err(unfit) => return Err(ApiError::field(at(&unfit.field), unfit.message)),
     }
     Ok(item)

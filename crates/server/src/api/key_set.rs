@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 use utoipa::ToSchema;
 use wakepost_domain::Timestamp;
-use wakepost_domain::webhook::Webhook;
+use wakepost_domain::webhook::{RETIRED_MAX, Webhook};
 use wakepost_providers::standard;
 
 use super::describe::Unkeyed;
@@ -109,7 +109,11 @@ async fn read(context: &Context) -> Result<Bytes, ApiError> {
 /// half.
 fn of_webhook(webhook: &Webhook, now: Timestamp) -> Vec<Jwk> {
     let id = webhook.id;
-    let kids = [id.to_string(), format!("{id}.previous")];
+    let before = (1..=RETIRED_MAX).map(|nth| match nth {
+        1 => format!("{id}.previous"),
+        nth => format!("{id}.previous-{nth}"),
+    });
+    let kids = std::iter::once(id.to_string()).chain(before);
     let live = webhook.secrets.live(now).zip(kids);
     live.filter_map(|(secret, kid)| {
         let public = standard::public_key(secret).ok()?;
@@ -124,7 +128,7 @@ fn of_webhook(webhook: &Webhook, now: Timestamp) -> Vec<Jwk> {
 mod tests {
     use wakepost_domain::circuit::Circuit;
     use wakepost_domain::lane::LaneId;
-    use wakepost_domain::webhook::{WebhookConfig, WebhookSecrets};
+    use wakepost_domain::webhook::{Retired, WebhookConfig, WebhookSecrets};
     use wakepost_domain::{TenantId, Ulid, WebhookId};
 
     use super::*;
@@ -155,8 +159,7 @@ mod tests {
         let until = Timestamp::from_secs(100);
         let secrets = WebhookSecrets {
             current: private(),
-            previous: Some(private()),
-            previous_until: Some(until),
+            previous: vec![Retired { secret: private(), until }],
             ..WebhookSecrets::default()
         };
         let webhook = webhook(secrets);
@@ -174,8 +177,10 @@ mod tests {
     fn a_shared_secret_is_never_in_the_set() {
         let secrets = WebhookSecrets {
             current: private(),
-            previous: Some("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()),
-            previous_until: Some(Timestamp::from_secs(100)),
+            previous: vec![Retired {
+                secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned(),
+                until: Timestamp::from_secs(100),
+            }],
             ..WebhookSecrets::default()
         };
         assert_eq!(of_webhook(&webhook(secrets), Timestamp::from_secs(1)).len(), 1);

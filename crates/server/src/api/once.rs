@@ -11,7 +11,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wakepost_domain::{TenantId, limits};
-use wakepost_store::moves::{Idempotency, Once};
+use wakepost_store::moves::{Idempotency, Once, Replayed};
 use wakepost_store::vault::Slot;
 
 use super::call::Call;
@@ -31,6 +31,27 @@ impl Call {
         self.headers.contains_key("idempotency-key")
     }
 
+    /// The key that the caller sent.
+    pub fn idempotency_key(&self) -> Result<Option<&str>, ApiError> {
+        let Some(value) = self.headers.get("idempotency-key") else { return Ok(None) };
+        let text =
+            value.to_str().ok().filter(|text| (1..=limits::KEY_CHARS_MAX).contains(&text.len()));
+        let refused = || {
+            let most = limits::KEY_CHARS_MAX;
+            ApiError::field("Idempotency-Key", format!("must be 1 to {most} visible characters"))
+        };
+        text.map(Some).ok_or_else(refused)
+    }
+
+    /// The first answer, if this call repeats one: for calls that do something before they store it.
+    pub async fn answered(&self, tenant: TenantId) -> Result<Option<Response>, ApiError> {
+        let Some(text) = self.idempotency_key()? else { return Ok(None) };
+        match self.context.store.remembered(self.key_hash(tenant, text)).await? {
+            Some(before) => self.answer_again(tenant, before).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// What to store with the thing being created, if the caller sent a key. `body` is the answer without
     /// secrets: they are shown once.
     pub async fn once(
@@ -39,17 +60,7 @@ impl Call {
         status: StatusCode,
         body: &impl Serialize,
     ) -> Result<Option<Idempotency>, ApiError> {
-        let Some(value) = self.headers.get("idempotency-key") else {
-            return Ok(None);
-        };
-        let text =
-            value.to_str().ok().filter(|text| (1..=limits::KEY_CHARS_MAX).contains(&text.len()));
-        let text = text.ok_or_else(|| {
-            ApiError::field(
-                "Idempotency-Key",
-                format!("must be 1 to {} visible characters", limits::KEY_CHARS_MAX),
-            )
-        })?;
+        let Some(text) = self.idempotency_key()? else { return Ok(None) };
         let key = self.key_hash(tenant, text);
         let answer = Answer {
             status: status.as_u16(),
@@ -72,10 +83,13 @@ impl Call {
         outcome: Once<T>,
         now: impl FnOnce(T) -> Response,
     ) -> Result<Response, ApiError> {
-        let before = match outcome {
-            Once::Now(made) => return Ok(now(made)),
-            Once::Before(before) => before,
-        };
+        match outcome {
+            Once::Now(made) => Ok(now(made)),
+            Once::Before(before) => self.answer_again(tenant, before).await,
+        }
+    }
+
+    async fn answer_again(&self, tenant: TenantId, before: Replayed) -> Result<Response, ApiError> {
         if before.body_hash != sha256(self.bytes()) {
             return Err(ApiError::new(
                 StatusCode::CONFLICT,
@@ -89,10 +103,8 @@ impl Call {
             self.context.vault.key(tenant).await?.open(Slot::Answer(&key), &before.answer)?;
         let answer: Answer = serde_json::from_slice(&plain)
             .map_err(|_| wakepost_store::StoreError::Corrupt("a remembered answer".to_owned()))?;
-        let mut response =
-            json(StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK), &answer.body);
-        response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
-        Ok(response)
+        let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
+        Ok(replayed(json(status, &answer.body)))
     }
 
     fn key_hash(&self, tenant: TenantId, text: &str) -> [u8; 16] {
@@ -109,6 +121,12 @@ impl Call {
 
 fn sha256(bytes: &[u8]) -> [u8; 32] {
     digest::digest(&digest::SHA256, bytes).as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+/// Says of an answer that it is the first one's.
+pub fn replayed(mut response: Response) -> Response {
+    response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
+    response
 }
 
 /// A JSON answer.

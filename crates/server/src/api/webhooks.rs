@@ -88,7 +88,7 @@ pub struct WebhookView {
     created_at: Timestamp,
     /// How old the current secret is.
     secret_age_days: i64,
-    /// Until when the previous secret signs too.
+    /// Until when a secret from before signs too.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<schema::Timestamp>)]
     previous_expires_at: Option<Timestamp>,
@@ -165,7 +165,7 @@ pub fn shown(webhook: &Webhook, now: Timestamp) -> WebhookView {
         created_by: config.created_by.clone(),
         created_at: webhook.id.0.time(),
         secret_age_days: (now.since(config.secret_made_at).as_secs() / 86_400) as i64,
-        previous_expires_at: secrets.previous_until.filter(|until| now < *until),
+        previous_expires_at: secrets.previous_until(now),
         secret: None,
         warning: config.warning.clone(),
     }
@@ -220,6 +220,10 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     may_change(&call)?;
     let tenant = call.tenant().await?;
     let body: WebhookBody = call.body()?;
+    // A repeat must not ping again, and not with a secret that nobody has.
+    if let Some(answer) = call.answered(tenant.id).await? {
+        return Ok(answer);
+    }
     let context = &call.context;
     let now = context.now();
     let id = WebhookId(context.new_id());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use serde_json::value::RawValue;
 use wakepost_store::moves::Outboxed;
 use wakepost_store::{Result, StoreError};
@@ -14,6 +15,8 @@ use crate::publishing::{self, Batch, Publication};
 pub const PERIOD: Duration = Duration::from_millis(200);
 /// How many it takes at a time.
 const BATCH: u32 = 200;
+/// How many of them it publishes at once.
+const AT_ONCE: usize = 32;
 /// How many such pages in a row.
 const PAGES_MAX: usize = 20;
 
@@ -36,21 +39,25 @@ pub async fn tick(context: Arc<Context>) {
 async fn page(context: &Arc<Context>) -> Result<bool> {
     let rows = context.store.outbox(BATCH).await?;
     let full = rows.len() == BATCH as usize;
-    let mut done = Vec::new();
-    for row in rows {
-        let number = row.number;
-        match take(context, row).await? {
-            Ok(()) => done.push(number),
-            Err(reason) => {
+    // Together, so that they share commits.
+    let taken =
+        futures_util::stream::iter(rows).map(async |row| (row.number, take(context, row).await));
+    let taken: Vec<_> = taken.buffer_unordered(AT_ONCE).collect().await;
+    let (mut done, mut failed) = (Vec::new(), None);
+    for (number, outcome) in taken {
+        match outcome {
+            Ok(Ok(())) => done.push(number),
+            Ok(Err(reason)) => {
                 tracing::warn!(number, reason, "an event in the outbox cannot be published");
                 context.store.outbox_refused(number, reason).await?;
             }
+            Err(error) => failed = Some(error),
         }
     }
     if !done.is_empty() {
         context.store.outbox_done(done).await?;
     }
-    Ok(full)
+    failed.map_or(Ok(full), Err)
 }
 
 async fn take(context: &Arc<Context>, row: Outboxed) -> Result<std::result::Result<(), String>> {
@@ -64,6 +71,7 @@ async fn take(context: &Arc<Context>, row: Outboxed) -> Result<std::result::Resu
         event_type: row.event_type,
         data,
         api_version: None,
+        version: None,
         previous_attributes: None,
         livemode: true,
         dedup_key: row.dedup_key,
@@ -71,7 +79,7 @@ async fn take(context: &Arc<Context>, row: Outboxed) -> Result<std::result::Resu
         deliver_at: None,
     };
     match publishing::check(context, &tenant, &item).await? {
-        Ok(version) => item.api_version = version,
+        Ok(version) => item.version = version,
         Err(unfit) => return Ok(Err(format!("{} {}", unfit.field, unfit.message))),
     }
     let call_key = Some(format!("outbox:{}", row.event));

@@ -13,7 +13,7 @@ use super::Harness;
 use super::drafts::once;
 use super::world::{World, assert_invalid, assert_not_found, sealed};
 use crate::error::{Result, StoreError};
-use crate::moves::{Once, WebhookRecord};
+use crate::moves::{Idempotency, Once, Replayed, WebhookRecord};
 
 const TENANT: TenantId = TenantId::DEFAULT;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -90,6 +90,13 @@ pub async fn a_webhook_is_made_once_under_an_idempotency_key(harness: &impl Harn
         assert_eq!(made == Once::Now(()), expected);
     }
     assert_eq!(world.store.webhooks(TENANT).await.unwrap().len(), 1);
+    // Whoever does something before it is stored can ask first.
+    let Idempotency { key, body_hash, answer, .. } = once(3, "made", until);
+    let before = world.other.remembered(key).await.unwrap();
+    assert_eq!(before, Some(Replayed { body_hash, answer }));
+    assert_eq!(world.store.remembered([4; 16]).await.unwrap(), None);
+    world.advance(MINUTE).await;
+    assert_eq!(world.store.remembered(key).await.unwrap(), None);
 }
 
 pub async fn a_tenant_has_so_many_webhooks_and_no_more(harness: &impl Harness) {

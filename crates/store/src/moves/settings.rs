@@ -140,6 +140,10 @@ pub trait Settings {
     /// Notes an action that leaves no other trace in the store.
     async fn note(&self, audit: AuditEntry, once: Option<Idempotency>) -> Result<Once<()>>;
 
+    /// What was answered under an idempotency key, while it is remembered: for calls that do something before they are
+    /// stored. Only the transaction that takes the key decides.
+    async fn remembered(&self, key: [u8; 16]) -> Result<Option<Replayed>>;
+
     /// How many keys of a role are live; the first start makes one.
     async fn count_keys(&self, role: Role) -> Result<i64>;
 

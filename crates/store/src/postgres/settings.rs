@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use deadpool_postgres::Transaction;
+use tokio_postgres::Row;
 use uuid::Uuid;
 use wakepost_domain::access::{Key, Reach, Role};
 use wakepost_domain::lane::{Lane, LaneId, LaneKey};
@@ -190,6 +191,12 @@ impl Settings for Postgres {
         audit(&tx, &entry).await?;
         commit(tx).await?;
         Ok(Once::Now(()))
+    }
+
+    async fn remembered(&self, key: [u8; 16]) -> Result<Option<Replayed>> {
+        let client = self.cool().await?;
+        let sql = "SELECT body_hash, answer FROM idempotency WHERE key = $1::uuid AND expires_at > wakepost_now()";
+        query_opt(&client, sql, &[&Uuid::from_bytes(key)]).await?.as_ref().map(replayed).transpose()
     }
 
     async fn count_keys(&self, role: Role) -> Result<i64> {
@@ -390,7 +397,11 @@ pub(super) async fn remember(
     }
     let select = "SELECT body_hash, answer FROM idempotency WHERE key = $1::uuid";
     let row = query_opt(tx, select, &[&key]).await?.ok_or(StoreError::Busy)?;
-    Ok(Some(Replayed { body_hash: bytes(&row, 0)?, answer: sealed(&row, 1)? }))
+    replayed(&row).map(Some)
+}
+
+fn replayed(row: &Row) -> Result<Replayed> {
+    Ok(Replayed { body_hash: bytes(row, 0)?, answer: sealed(row, 1)? })
 }
 
 /// Gives an idempotency key back that guards nothing new.

@@ -195,6 +195,18 @@ impl Settings for Sqlite {
         .await
     }
 
+    async fn remembered(&self, key: [u8; 16]) -> Result<Option<Replayed>> {
+        self.readers
+            .read(move |connection, now| {
+                let sql =
+                    "SELECT body_hash, answer FROM idempotency WHERE key = ?1 AND expires_at > ?2";
+                let mut select = connection.prepare_cached(sql).map_err(unavailable)?;
+                let found = select.query_row((Bits(key), now.as_millis()), replayed);
+                found.optional().map_err(unavailable)
+            })
+            .await
+    }
+
     async fn count_keys(&self, role: Role) -> Result<i64> {
         self.readers
             .read(move |connection, now| {
@@ -430,10 +442,14 @@ pub(super) fn remember(
     tx.query_row(
         "SELECT body_hash, answer FROM idempotency WHERE key = ?1",
         [Bits(once.key)],
-        |row| Ok(Replayed { body_hash: row.get(0)?, answer: row.get::<_, SealedColumn>(1)?.0 }),
+        replayed,
     )
     .map(Some)
     .map_err(unavailable)
+}
+
+fn replayed(row: &Row<'_>) -> rusqlite::Result<Replayed> {
+    Ok(Replayed { body_hash: row.get(0)?, answer: row.get::<_, SealedColumn>(1)?.0 })
 }
 
 /// Gives an idempotency key back that guards nothing new.

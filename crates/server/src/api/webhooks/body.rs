@@ -7,14 +7,14 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 use wakepost_domain::circuit::CircuitSettings;
 use wakepost_domain::webhook::{
-    Auth, EVENTS_MAX, HEADERS_MAX, METADATA_MAX, Mode, RETRIES_MAX, Signature, TIMEOUT_MAX_S,
-    Webhook, is_reserved_header,
+    Auth, EVENTS_MAX, HEADERS_MAX, METADATA_MAX, Mode, Signature, TIMEOUT_MAX_S, Webhook,
+    is_reserved_header,
 };
-use wakepost_domain::{backoff, event_type, limits};
+use wakepost_domain::{event_type, limits};
 
 use super::super::call::given;
 use super::super::error::ApiError;
-use super::super::work::check_rate;
+use super::super::work::{check_rate, check_retries};
 use crate::outbound::{AddressPolicy, Identity, Target};
 use crate::schema;
 
@@ -140,7 +140,7 @@ impl WebhookBody {
             config.timeout_s = timeout;
         }
         if let Some(retry) = &self.retry_s {
-            check_retries(retry.as_deref())?;
+            check_retries("retry_s", retry.as_deref())?;
             config.retry_s.clone_from(retry);
         }
         if let Some(settings) = self.circuit_settings {
@@ -195,20 +195,6 @@ fn check_events(events: &[String]) -> Result<(), ApiError> {
             format!("events.{index}"),
             "must be a type (order.created), the beginning of one (order.*) or *",
         )),
-    }
-}
-
-/// How long attempts at deliveries wait.
-pub fn check_retries(retry_s: Option<&[u64]>) -> Result<(), ApiError> {
-    let longest = backoff::DELAY_MAX.as_secs();
-    match retry_s {
-        Some(list) if list.is_empty() || list.len() > RETRIES_MAX => {
-            Err(ApiError::field("retry_s", format!("must have 1 to {RETRIES_MAX} delays")))
-        }
-        Some(list) if list.iter().any(|delay| *delay > longest) => {
-            Err(ApiError::field("retry_s", format!("no delay may be over {longest} seconds")))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -117,7 +117,7 @@ struct Rotated {
     previous_expires_at: Option<Timestamp>,
 }
 
-/// Makes a new secret, which signs at once; the old one signs too for a while.
+/// Makes a new secret, which signs at once; the old one signs too for a while. A second rotation does not shorten that.
 #[utoipa::path(
     post, path = "/webhooks/{id}/rotate", operation_id = "rotate_webhook", tag = "webhooks",
     params(("id" = schema::WebhookId, Path), describe::Tenant), request_body = RotateBody,
@@ -137,10 +137,11 @@ pub async fn rotate(At(id): At<String>, call: Call) -> Result<Response, ApiError
     let context = &call.context;
     let webhook =
         webhooks::change::<ApiError>(context, tenant.id, found.id, Some(audit), |webhook, now| {
-            let secrets = &mut webhook.secrets;
-            let old = std::mem::replace(&mut secrets.current, fresh.clone());
-            secrets.previous = (!grace.is_zero()).then_some(old);
-            secrets.previous_until = secrets.previous.as_ref().map(|_| now.after(grace));
+            if !webhook.secrets.rotate(fresh.clone(), grace, now) {
+                return Err(ApiError::invalid_state(
+                    "too many secrets from before still sign: wait, or revoke them",
+                ));
+            }
             webhook.config.secret_made_at = now;
             webhook.config.secret_told = false;
             Ok(())
@@ -150,7 +151,7 @@ pub async fn rotate(At(id): At<String>, call: Call) -> Result<Response, ApiError
         id,
         secret: secret_shown(&webhook),
         public_key: public_key(&webhook.config, &webhook.secrets.current),
-        previous_expires_at: webhook.secrets.previous_until,
+        previous_expires_at: webhook.secrets.previous_until(webhook.config.secret_made_at),
     };
     Ok(once::json(StatusCode::OK, &rotated))
 }
@@ -159,7 +160,7 @@ fn moved(id: String, webhook: &Webhook) -> Response {
     once::json(StatusCode::OK, &Moved { id, status: webhook.status() })
 }
 
-/// Ends the previous secret at once.
+/// Ends the secrets from before at once.
 #[utoipa::path(
     post, path = "/webhooks/{id}/revoke-previous", operation_id = "revoke_previous_secret",
     tag = "webhooks", params(("id" = schema::WebhookId, Path), describe::Tenant),
@@ -172,8 +173,7 @@ pub async fn revoke_previous(At(id): At<String>, call: Call) -> Result<Response,
         if webhook.secrets.live(now).count() < 2 {
             return Err(ApiError::invalid_state("it has no previous secret"));
         }
-        webhook.secrets.previous = None;
-        webhook.secrets.previous_until = None;
+        webhook.secrets.previous.clear();
         Ok(())
     })
     .await
