@@ -1,13 +1,15 @@
 //! Deliveries: what a webhook's receiver is sent, and what is kept of a try.
 
+use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize, Serializer};
 use wakepost_domain::publication::{Head, linked};
 use wakepost_domain::webhook::{Auth, INLINE_BYTES_MAX, Webhook};
 use wakepost_domain::{EventId, Timestamp};
@@ -61,9 +63,9 @@ fn link(context: &Context, claimed: &Claimed, body: &[u8]) -> Result<Bytes, Stri
     struct Said<'a> {
         id: EventId,
         #[serde(rename = "type", borrow)]
-        event_type: std::borrow::Cow<'a, str>,
+        event_type: Cow<'a, str>,
         #[serde(borrow)]
-        api_version: Option<std::borrow::Cow<'a, str>>,
+        api_version: Option<Cow<'a, str>>,
         created_at: Timestamp,
         livemode: bool,
     }
@@ -116,34 +118,67 @@ fn credentials(auth: Option<&Auth>) -> Result<Credentials, String> {
 }
 
 /// What is kept of a try: what was sent less secrets, what came back, and how long it took.
-pub fn detail(tried: &Tried) -> Value {
-    let headers = |headers: &HeaderMap| -> Value {
-        let pairs = headers.iter().map(|(name, value)| {
-            (name.to_string(), Value::from(String::from_utf8_lossy(value.as_bytes()).into_owned()))
-        });
-        Value::Object(pairs.collect())
-    };
+#[derive(Serialize)]
+struct Detail<'a> {
+    request_headers: Shown<'a>,
+    status_code: Option<u16>,
+    body: Option<Cow<'a, str>>,
+    truncated: bool,
+    response_headers: Option<Shown<'a>>,
+    remote: Option<SocketAddr>,
+    error_class: Option<&'static str>,
+    timings: Millis,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    probe: bool,
+}
+
+/// Headers as JSON; of those with the same name the last.
+struct Shown<'a>(&'a HeaderMap);
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.keys().map(|name| {
+            let last = self.0.get_all(name).iter().next_back();
+            (name.as_str(), String::from_utf8_lossy(last.map_or(b"", HeaderValue::as_bytes)))
+        }))
+    }
+}
+
+/// What is kept of a try, as JSON. `probe`: whether it was only to see if the receiver is back.
+pub fn detail(tried: &Tried, probe: bool) -> String {
     let answer = tried.answer.as_ref();
-    json!({
-        "request_headers": headers(&tried.headers),
-        "status_code": answer.map(|answer| answer.status.as_u16()),
-        "body": answer.map(|answer| String::from_utf8_lossy(&answer.body).into_owned()),
-        "truncated": answer.is_some_and(|answer| answer.truncated),
-        "response_headers": answer.map(|answer| headers(&answer.headers)),
-        "remote": answer.and_then(|answer| answer.remote).map(|remote| remote.to_string()),
-        "error_class": tried.class.map(|class| class.as_str()),
-        "timings": timings(&tried.timings),
-    })
+    let detail = Detail {
+        request_headers: Shown(&tried.headers),
+        status_code: answer.map(|answer| answer.status.as_u16()),
+        body: answer.map(|answer| String::from_utf8_lossy(&answer.body)),
+        truncated: answer.is_some_and(|answer| answer.truncated),
+        response_headers: answer.map(|answer| Shown(&answer.headers)),
+        remote: answer.and_then(|answer| answer.remote),
+        error_class: tried.class.map(|class| class.as_str()),
+        timings: timings(&tried.timings),
+        probe,
+    };
+    serde_json::to_string(&detail).expect("what is kept is plain data")
 }
 
 /// How long each step took, in milliseconds.
-pub fn timings(timings: &Timings) -> Value {
-    let ms = |step: Option<std::time::Duration>| step.map(|took| took.as_micros() as f64 / 1000.0);
-    json!({
-        "dns_ms": ms(timings.dns),
-        "connect_ms": ms(timings.connect),
-        "tls_ms": ms(timings.tls),
-        "first_byte_ms": ms(timings.first_byte),
-        "total_ms": ms(Some(timings.total)),
-    })
+#[derive(Debug, Serialize)]
+pub struct Millis {
+    dns_ms: Option<f64>,
+    connect_ms: Option<f64>,
+    tls_ms: Option<f64>,
+    first_byte_ms: Option<f64>,
+    total_ms: f64,
+}
+
+/// How long each step of a try took.
+pub fn timings(timings: &Timings) -> Millis {
+    let ms = |took: Duration| took.as_micros() as f64 / 1000.0;
+    Millis {
+        dns_ms: timings.dns.map(ms),
+        connect_ms: timings.connect.map(ms),
+        tls_ms: timings.tls.map(ms),
+        first_byte_ms: timings.first_byte.map(ms),
+        total_ms: ms(timings.total),
+    }
 }

@@ -15,6 +15,7 @@ on_both!(
     dying_before_or_after_sending_costs_at_most_a_repeat,
     dying_before_a_circuit_is_written_loses_no_delivery,
     an_error_around_sending_is_tried_again,
+    what_was_taken_is_not_sent_again_because_it_could_not_be_recorded_at_once,
     a_server_that_is_asked_to_stop_repeats_what_it_had_under_way,
 );
 
@@ -158,6 +159,21 @@ async fn an_error_around_sending_is_tried_again(database: Database) {
         assert!(tries(&deliveries[0]).len() >= 2, "{place}");
         let line = format!("failpoint {place} acts");
         assert!(gateway.logged().contains(&line), "{place} was passed");
+    }
+}
+
+async fn what_was_taken_is_not_sent_again_because_it_could_not_be_recorded_at_once(
+    database: Database,
+) {
+    for place in ["settle.before_commit", "settle.after_commit"] {
+        let gateway = setup(database).failpoints(&format!("{place}=error@1x4")).start().await;
+        let api = gateway.admin();
+        let receiver = taker().await;
+        let subscriber = Subscriber::new(&api, receiver.url("/hook"), &["*"]).await;
+        let event = publish(&api, "order.paid", json!({})).await;
+        let delivery = subscriber.delivery(&event, "succeeded").await;
+        assert_eq!(tries(&delivery).len(), 1, "{place}: {delivery}");
+        assert_eq!(came(&receiver, "/hook").len(), 1, "{place}");
     }
 }
 

@@ -19,7 +19,7 @@ use super::Directory;
 use crate::callbacks;
 
 /// How many deliveries to one webhook this node has under way at once: one that hangs must not take all places.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 128;
 /// The same while its receiver fails.
 const AT_ONCE_FAILING: usize = 4;
 

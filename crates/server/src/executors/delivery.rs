@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
 use wakepost_domain::transition::Ending;
 use wakepost_domain::webhook::Webhook;
 use wakepost_domain::{EventId, Timestamp, WebhookId};
@@ -122,34 +121,31 @@ async fn judge(
     webhook: &Arc<Webhook>,
     tried: Tried,
 ) -> Result<Finished> {
-    let ticket = item.0.ticket;
-    let mut detail = deliveries::detail(&tried);
-    let (ending, error) = match tried.delivered {
+    let started_at = item.0.ticket.started_at;
+    let mut was_probe = false;
+    let (ending, error) = match &tried.delivered {
         Delivered::Taken { .. } => {
-            note(context, webhook, ticket.started_at, true).await;
+            note(context, webhook, started_at, true).await;
             (Ending::Succeeded, None)
         }
         Delivered::Failed { error, retryable: true, retry_after, .. } => {
-            let was_probe = note(context, webhook, ticket.started_at, false).await;
+            was_probe = note(context, webhook, started_at, false).await;
             let ending = match was_probe {
                 true => Ending::ProbeFailed,
-                false => Ending::Failed { retryable: true, retry_after },
+                false => Ending::Failed { retryable: true, retry_after: *retry_after },
             };
-            if was_probe && let Value::Object(fields) = &mut detail {
-                fields.insert("probe".to_owned(), json!(true));
-            }
-            (ending, Some(error))
+            (ending, Some(error.clone()))
         }
         Delivered::Failed { error, gone, .. } => {
-            if gone {
+            if *gone {
                 let reason = "the receiver answered 410 Gone";
                 let gone = webhooks::disable(context, webhook.tenant, webhook.id, reason, None);
                 if let Err(error) = gone.await {
                     tracing::warn!(%error, webhook = %webhook.id, "a webhook that is gone was not disabled");
                 }
             }
-            (Ending::Failed { retryable: false, retry_after: None }, Some(error))
+            (Ending::Failed { retryable: false, retry_after: None }, Some(error.clone()))
         }
     };
-    Ok(Finished::Delivered { ending, error, detail: detail.to_string() })
+    Ok(Finished::Delivered { ending, error, detail: deliveries::detail(&tried, was_probe) })
 }

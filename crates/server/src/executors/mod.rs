@@ -17,13 +17,14 @@ mod signing;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use wakepost_domain::EventId;
 use wakepost_domain::executor::Executor;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::transition::Ending;
 use wakepost_domain::work::{HeldReason, State, WorkKind};
-use wakepost_store::moves::{Evidence, Expanded, NewWork};
+use wakepost_store::moves::{Evidence, Expanded, Guard, NewWork, Settle};
 use wakepost_store::vault::{Sealed, Slot};
 use wakepost_store::{Result, StoreError};
 
@@ -32,7 +33,7 @@ use crate::queue::Pushed;
 use crate::replies;
 use crate::view;
 use crate::webhooks;
-use crate::workers::settle::{End, settle};
+use crate::workers::settle::{decide, settle_decided};
 
 pub use places::{Place, Places};
 
@@ -48,7 +49,7 @@ pub(crate) enum Finished {
         /// Whether another try makes sense.
         retryable: bool,
         /// When, if the agent said so.
-        retry_after: Option<std::time::Duration>,
+        retry_after: Option<Duration>,
     },
     /// It was delivered, or was not.
     Delivered {
@@ -120,18 +121,25 @@ async fn run_to_its_end(context: &Arc<Context>, item: Pushed, body: Option<Seale
     let (claimed, _, policy) = &item;
     let ticket = claimed.ticket;
     if policy.executor == Executor::Gateway {
+        // Each in a box of its own: else every run would carry the room that the largest of them needs.
         let finished = match claimed.kind {
-            WorkKind::Reply => reply::run(context, &item).await,
-            WorkKind::Callback => callback::run(context, &item).await,
-            WorkKind::Delivery => delivery::run(context, &item, body).await,
-            WorkKind::Job => expand::run(context, &item).await,
+            WorkKind::Reply => Box::pin(reply::run(context, &item)).await,
+            WorkKind::Callback => Box::pin(callback::run(context, &item)).await,
+            WorkKind::Delivery => Box::pin(delivery::run(context, &item, body)).await,
+            WorkKind::Job => Box::pin(expand::run(context, &item)).await,
         };
-        let state = record(context, &item, finished).await;
+        let state = Box::pin(record(context, &item, finished)).await;
         if claimed.kind == WorkKind::Delivery && state == Some(State::DeadLetter) {
-            webhooks::tell_of_dead_letter(context, ticket.tenant, ticket.work).await;
+            Box::pin(webhooks::tell_of_dead_letter(context, ticket.tenant, ticket.work)).await;
         }
         return;
     }
+    Box::pin(run_agent(context, &item)).await;
+}
+
+async fn run_agent(context: &Arc<Context>, item: &Pushed) {
+    let (claimed, _, policy) = item;
+    let ticket = claimed.ticket;
     let job = match view::leased(context, std::slice::from_ref(claimed)).await {
         Ok(mut jobs) => jobs.pop().unwrap_or_default(),
         Err(error) => {
@@ -141,20 +149,20 @@ async fn run_to_its_end(context: &Arc<Context>, item: Pushed, body: Option<Seale
                 retryable: true,
                 retry_after: None,
             };
-            record(context, &item, failed).await;
+            record(context, item, failed).await;
             return;
         }
     };
-    if let Err(finished) = preflight::pass(context, &item, &job).await {
-        record(context, &item, finished).await;
+    if let Err(finished) = preflight::pass(context, item, &job).await {
+        record(context, item, finished).await;
         return;
     }
     let finished = match policy.executor.runner() {
-        Executor::Http { url } => http::run(context, &item, url, &job).await,
-        Executor::Exec { name } => exec::run(context, &item, name, &job).await,
+        Executor::Http { url } => http::run(context, item, url, &job).await,
+        Executor::Exec { name } => exec::run(context, item, name, &job).await,
         Executor::Pull | Executor::Gateway | Executor::SelfWebhook { .. } => Finished::HandBack,
     };
-    record(context, &item, finished).await;
+    record(context, item, finished).await;
 }
 
 /// What a success leaves behind, and the reply that follows it.
@@ -228,19 +236,41 @@ async fn record(context: &Context, item: &Pushed, finished: Finished) -> Option<
             (Ending::Held(HeldReason::InDoubt), Some(error), Evidence::default())
         }
     };
-    let end = End { ticket, ending, error, evidence, follow_up, expanded: whole };
-    match settle(context, vec![end]).await.pop() {
-        Some(Ok(settled)) => {
-            tracing::info!(run = %ticket.run_id(), state = settled.state.as_str(), "a pushed run ended");
-            return Some(settled.state);
-        }
-        Some(Err(StoreError::LeaseLost)) | None => {
-            tracing::info!(run = %ticket.run_id(), "a pushed run ended after its lease was lost");
-        }
-        // The lease will run out, and the rescuer ends the run.
-        Some(Err(error)) => {
-            tracing::warn!(%error, run = %ticket.run_id(), "a run's end was not recorded")
+    let decided = decide(context, ticket, ending, &item.2.backoff, Guard::Live, error, evidence);
+    let state = settle_surely(context, Settle { follow_up, expanded: whole, ..decided }).await?;
+    if state == State::Succeeded {
+        tracing::debug!(run = %ticket.run_id(), "a pushed run succeeded");
+    } else {
+        tracing::info!(run = %ticket.run_id(), state = state.as_str(), "a pushed run ended");
+    }
+    Some(state)
+}
+
+/// How long the store may be away before an end that it has to hear of is given up, and the waits in between.
+const RECORDING: Duration = Duration::from_secs(120);
+const RECORDING_WAIT: Duration = Duration::from_millis(50);
+const RECORDING_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Ends a run. While the store is away it is told again: what was done would else be done again, once the lease is over.
+async fn settle_surely(context: &Context, decided: Settle) -> Option<State> {
+    let run = decided.ticket.run_id();
+    let (until, mut wait) = (Instant::now() + RECORDING, RECORDING_WAIT);
+    loop {
+        match settle_decided(context, vec![decided.clone()]).await.pop() {
+            Some(Ok(settled)) => return Some(settled.state),
+            Some(Err(StoreError::LeaseLost)) | None => {
+                tracing::info!(%run, "a pushed run ended after its lease was lost");
+                return None;
+            }
+            Some(Err(StoreError::Busy | StoreError::Unavailable(_))) if Instant::now() < until => {
+                tokio::time::sleep(wait).await;
+                wait = (2 * wait).min(RECORDING_WAIT_MAX);
+            }
+            // The lease will run out, and the rescuer ends the run.
+            Some(Err(error)) => {
+                tracing::warn!(%error, %run, "a run's end was not recorded");
+                return None;
+            }
         }
     }
-    None
 }

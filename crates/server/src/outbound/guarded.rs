@@ -73,7 +73,7 @@ impl Default for ClientSettings {
             extra_roots: Vec::new(),
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(30),
-            idle_per_host_max: 64,
+            idle_per_host_max: 256,
         }
     }
 }

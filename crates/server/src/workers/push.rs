@@ -13,7 +13,7 @@ use crate::queue::{Pushed, Rule};
 /// How often it looks without having been told: the net under lost hints.
 const SAFETY_POLL: Duration = Duration::from_secs(1);
 /// How many it claims at a time.
-const BATCH: usize = 64;
+const BATCH: usize = 256;
 
 /// Claims and starts runs until the server stops.
 pub async fn run(context: Arc<Context>, tracker: TaskTracker) {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use axum::response::Response;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use utoipa::ToSchema;
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::webhook::{GRACE, GRACE_MAX_S, Mode, Paused, Webhook};
@@ -50,7 +49,7 @@ struct Tested {
     body: Option<String>,
     /// How long each step took, in milliseconds.
     #[schema(value_type = Object)]
-    timings: Value,
+    timings: crate::deliveries::Millis,
     /// Why it was not taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
