@@ -6,7 +6,7 @@ use futures_util::future::join;
 use tokio::time::timeout;
 use wakepost_domain::Timestamp;
 use wakepost_domain::limits::CANCEL_PATIENCE;
-use wakepost_store::moves::{Expired, Overdue, ReplayFrom};
+use wakepost_store::moves::{ClaimRequest, Expired, Overdue, ReplayFrom};
 
 use crate::call::{Answer, Call};
 use crate::compare::{self, Checked, Seen, same};
@@ -218,16 +218,17 @@ impl<D: Database> Sequence<'_, D> {
         }
         self.database.crash().await;
         let before = self.model.clone();
-        let done = self.model.apply(&call);
-        self.refused = done.is_err();
         let store = self.database.node(0);
-        let Err(done) = compare::all(&*store, &self.model, &self.parties).await else {
-            return Ok(());
-        };
-        self.model = before;
-        let undone = compare::all(&*store, &self.model, &self.parties).await;
-        let halfway = |undone| format!("a call was cut off half-way: {call:?}\n{done}\n{undone}");
-        undone.map(|_| ()).map_err(halfway)
+        let mut differences = Vec::new();
+        for done in [Some(call.clone()), first_half::<D>(&call), None] {
+            self.model = before.clone();
+            self.refused = done.as_ref().is_some_and(|done| self.model.apply(done).is_err());
+            match compare::all(&*store, &self.model, &self.parties).await {
+                Ok(_) => return Ok(()),
+                Err(difference) => differences.push(difference),
+            }
+        }
+        Err(format!("a call was cut off half-way: {call:?}\n{}", differences.join("\n")))
     }
 
     async fn rescue(&mut self) -> Checked {
@@ -270,4 +271,12 @@ impl<D: Database> Sequence<'_, D> {
         }
         Ok(())
     }
+}
+
+/// What a call that is cut off may have done without the rest of it.
+fn first_half<D: Database>(call: &Call) -> Option<Call> {
+    let Call::Claim(request) = call else { return None };
+    let bounded = request.lanes.iter().filter(|lane| !lane.caps.is_empty()).cloned();
+    let first = ClaimRequest { worker: request.worker.clone(), lanes: bounded.collect() };
+    D::CLAIMS_APART.then_some(Call::Claim(first))
 }

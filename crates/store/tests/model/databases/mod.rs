@@ -18,6 +18,9 @@ pub use sqlite::OnSqlite;
 pub trait Database: Sized {
     const NAME: &'static str;
 
+    /// Whether lanes with bounds are claimed in a transaction of their own, before the others.
+    const CLAIMS_APART: bool;
+
     /// A database with both tenants.
     async fn open() -> Self;
 

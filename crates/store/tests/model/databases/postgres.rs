@@ -46,6 +46,7 @@ pub struct OnPostgres {
 #[async_trait(?Send)]
 impl Database for OnPostgres {
     const NAME: &'static str = "PostgreSQL";
+    const CLAIMS_APART: bool = true;
 
     async fn open() -> OnPostgres {
         let given = std::env::var("WAKEPOST_TEST_DATABASE_URL")

@@ -36,6 +36,7 @@ pub struct OnSqlite {
 #[async_trait(?Send)]
 impl Database for OnSqlite {
     const NAME: &'static str = "SQLite";
+    const CLAIMS_APART: bool = false;
 
     async fn open() -> OnSqlite {
         let clock = Arc::new(StillClock::default());
