@@ -36,6 +36,7 @@ mod portal;
 mod publishing;
 mod pulling;
 mod schedules;
+mod series;
 mod sources;
 mod stats;
 mod tenants;
@@ -75,6 +76,7 @@ pub use portal::{NewPortalLink, PortalLink};
 pub use publishing::{NewEvent, PublishedEvent, PublishedEvents, PublishedQuery};
 pub use pulling::{DeliveryLeaseQuery, LeasedDeliveries, LeasedDelivery, Nack};
 pub use schedules::{Schedule, ScheduleFields};
+pub use series::{ByPriority, Counted, Point, Series};
 pub use sources::{
     Budget, Executor, NewSource, Rotation, SECRET_SETTING, Source, SourceFields, SourceSetup,
     SourceStatus, Trial, Tried,

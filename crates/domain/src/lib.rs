@@ -18,6 +18,7 @@ pub mod event;
 pub mod event_type;
 pub mod executor;
 pub mod fair;
+pub mod figures;
 pub mod id;
 pub mod lane;
 pub mod lease;

@@ -50,6 +50,8 @@ pub const PAGE_MAX: u32 = 500;
 pub const ATTEMPTS_MAX: u32 = 100;
 /// The most webhooks that a tenant may be allowed.
 pub const WEBHOOKS_PER_TENANT_MAX: u32 = 1000;
+/// How many dead letters of a tenant are counted; beyond it there are that many at least.
+pub const DEAD_LETTERS_COUNTED_MAX: u32 = 100_000;
 /// How long after asking a running job to stop it is cancelled for it.
 pub const CANCEL_PATIENCE: Duration = Duration::from_secs(30);
 /// How many may listen to the inbox of one node at once.

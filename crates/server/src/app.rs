@@ -33,6 +33,7 @@ use crate::queue::Queue;
 use crate::self_webhook::SelfWebhook;
 use crate::system::{SystemClock, SystemEntropy};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::tally::Tally;
 use crate::tokens::Tokens;
 use crate::webhooks::{Circuits, Untold};
 use crate::workers;
@@ -112,6 +113,7 @@ impl App {
             key_set: KeptKeySet::default(),
             links: Semaphore::new(limits::LINKS_AT_ONCE_MAX),
             metrics: Metrics::default(),
+            tally: Tally::new(random_number(entropy.as_ref())),
             untold: Untold::default(),
             circuits: Circuits::default(),
             last_id: Mutex::new(Ulid::MIN),
@@ -159,7 +161,16 @@ impl App {
                 "some work did not end within the grace period; its leases will run out"
             );
         }
+        // The last runs have ended: what they counted is not lost by a stop.
+        workers::series::flush(&context).await;
     }
+}
+
+/// What tells this node from all others, those it was before a restart included.
+fn random_number(entropy: &dyn Entropy) -> i64 {
+    let mut bytes = [0; 8];
+    entropy.fill(&mut bytes);
+    i64::from_be_bytes(bytes)
 }
 
 /// An address that means "all of mine" is reached through loopback.

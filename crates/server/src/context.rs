@@ -24,6 +24,7 @@ use crate::outbound::{HttpClient, Mailer};
 use crate::queue::Queue;
 use crate::self_webhook::SelfWebhook;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::tally::Tally;
 use crate::tokens::Tokens;
 use crate::webhooks::{Circuits, Untold};
 use crate::workers::rescue::Aside;
@@ -93,6 +94,8 @@ pub struct Context {
     pub links: Semaphore,
     /// What is counted.
     pub metrics: Metrics,
+    /// What is counted by tenant and minute.
+    pub tally: Tally,
     /// Where refused requests leave their receipts.
     pub rejections: Rejections,
     /// How many requests sources have taken lately.

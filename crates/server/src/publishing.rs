@@ -10,6 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use wakepost_domain::event::{Event, Route};
 use wakepost_domain::event_type::EventType;
+use wakepost_domain::figures::Figure;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::publication::{self, Head, NO_SOURCE};
 use wakepost_domain::receipt::Verdict;
@@ -184,7 +185,11 @@ pub async fn publish(
         Accepted::Duplicate { of, .. } => Published { id: of, repeated: true, deliveries: 0 },
         _ => Published { id, repeated: false, deliveries },
     };
-    Ok(made.into_iter().zip(accepted).map(published).collect())
+    let published: Vec<Published> = made.into_iter().zip(accepted).map(published).collect();
+    let new = published.iter().filter(|published| !published.repeated).count() as u64;
+    context.metrics.published.inc_by(new);
+    context.tally.note(tenant.id, context.now(), |figures| figures.count(Figure::Published, new));
+    Ok(published)
 }
 
 /// Commits, and tells the queue.

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use wakepost_domain::circuit::{CircuitState, Outcome};
 use wakepost_domain::event_type;
+use wakepost_domain::figures::Figure;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::publication::{self, Head};
 use wakepost_domain::tenant::Tenant;
@@ -255,6 +256,14 @@ pub async fn end_waiting(
         }
     }
     wake(context, lane).await;
+    if state == State::DeadLetter
+        && let Some(lane) = context.directory.lanes(&[lane]).await?.pop()
+    {
+        let tenant = lane.key.tenant;
+        context.tally.note(tenant, context.now(), |figures| {
+            figures.count(Figure::DeliveriesDead, ended);
+        });
+    }
     Ok(ended)
 }
 

@@ -131,7 +131,6 @@ pub async fn publish(call: Call) -> Result<Response, ApiError> {
     let parent = lineage.and_then(|lineage| lineage.parent_id);
     let batch = Batch { items, call_key: call_key(&call)?, parent, id: None };
     let published = publishing::publish(&call.context, &tenant, batch).await?;
-    call.context.metrics.published.inc_by(published.len() as u64);
     let again = call.is_idempotent() && published.iter().all(|published| published.repeated);
     let shown = |(published, event_type): (Published, String)| PublishedView {
         id: published.id,

@@ -38,6 +38,7 @@ mod providers;
 mod pulling;
 mod replies;
 mod schedules;
+mod series;
 mod shapes;
 mod sources;
 mod stats;
@@ -167,6 +168,7 @@ fn routes() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(pulling::nack))
         .routes(routes!(pulling::heartbeat))
         .routes(routes!(stats::show))
+        .routes(routes!(series::show))
         .routes(routes!(upkeep::sweep));
     OpenApiRouter::default()
         .nest("/api/v1", api)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakepost_domain::Timestamp;
+use wakepost_domain::{Timestamp, figures};
 use wakepost_store::moves::PruneBefore;
 
 /// Days, by kind of history.
@@ -33,6 +33,7 @@ impl Retention {
             events: days(self.events_days),
             runs: days(self.runs_days),
             receipts: days(self.receipts_days),
+            figures: figures::begins(figures::minute(now) - figures::MINUTES_KEPT),
         }
     }
 }

@@ -11,6 +11,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, StatusCode, header};
+use wakepost_domain::figures::Figure;
 use wakepost_domain::receipt::Verdict;
 use wakepost_domain::{ReceiptId, SourceId, Timestamp, limits};
 use wakepost_providers::{Answer, Check, Refusal, Why};
@@ -97,18 +98,15 @@ pub async fn admit(
     let receipt = receipt(context, live, sender);
     match take_in(context, live, parts, body, sender, receipt.clone(), arrived).await {
         Ok((verdict, response)) => {
-            count(context, live, verdict);
             if verdict == Verdict::Handshake {
                 let receipt = NewReceipt { verdict, latency_us: micros(arrived), ..receipt };
                 context.rejections.leave(receipt, None);
             }
-            if verdict == Verdict::Accepted {
-                context.metrics.ack_seconds.observe(arrived.elapsed().as_secs_f64());
-            }
+            count(context, live, verdict, Some(arrived.elapsed()));
             response
         }
         Err(refused) => {
-            count(context, live, refused.verdict);
+            count(context, live, refused.verdict, None);
             let receipt = NewReceipt {
                 verdict: refused.verdict,
                 latency_us: micros(arrived),
@@ -391,7 +389,24 @@ fn micros(since: Instant) -> i32 {
     i32::try_from(since.elapsed().as_micros()).unwrap_or(i32::MAX)
 }
 
-fn count(context: &Context, live: &LiveSource, verdict: Verdict) {
+/// Counts a request; `took` if it was not refused.
+fn count(context: &Context, live: &LiveSource, verdict: Verdict, took: Option<Duration>) {
     let labels = Receipt { provider: live.provider.name(), verdict: verdict.as_str() };
     context.metrics.received.get_or_create(&labels).inc();
+    let acked = took.filter(|_| verdict == Verdict::Accepted);
+    if let Some(took) = acked {
+        context.metrics.ack_seconds.observe(took.as_secs_f64());
+    }
+    context.tally.note(live.source.tenant, context.now(), |figures| {
+        figures.count(Figure::Received, 1);
+        match (verdict, took) {
+            (Verdict::Accepted, _) => figures.count(Figure::Accepted, 1),
+            (Verdict::Duplicate, _) => figures.count(Figure::Duplicates, 1),
+            (_, None) => figures.count(Figure::Rejected, 1),
+            _ => {}
+        }
+        if let Some(took) = acked {
+            figures.ack.observe(took);
+        }
+    });
 }

@@ -81,6 +81,9 @@ async fn send(
     let now = context.now();
     let addresses = &context.config.addresses;
     let tried = deliver(context.client.as_ref(), addresses, now, &delivery).await;
+    context.tally.note(webhook.tenant, now, |figures| {
+        figures.delivery.observe(tried.timings.total);
+    });
     failpoint::pass_async("delivery.after_send").await?;
     judge(context, item, webhook, tried).await
 }

@@ -1,4 +1,5 @@
-//! What operators see from outside: counters and logs.
+//! What operators see from outside: counters, figures over time, and logs.
 
 pub mod log;
 pub mod metrics;
+pub mod tally;

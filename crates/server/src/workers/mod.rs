@@ -12,6 +12,7 @@ pub mod rescue;
 pub mod rests;
 pub mod retention;
 pub mod schedule;
+pub mod series;
 pub mod settle;
 pub mod timers;
 pub mod webhooks;
@@ -38,6 +39,8 @@ pub fn start(context: &Arc<Context>, tracker: &TaskTracker) {
     every(context, tracker, fire::SWEEP_PERIOD, fire::sweep_tick);
     every(context, tracker, webhooks::PERIOD, webhooks::tick);
     every(context, tracker, outbox::PERIOD, outbox::tick);
+    every(context, tracker, series::FLUSH_PERIOD, series::flush_tick);
+    every(context, tracker, series::SAMPLE_PERIOD, series::sample_tick);
     tracker.spawn(push::run(context.clone(), tracker.clone()));
     tracker.spawn(rests::run(context.clone()));
     tracker.spawn(fire::run(context.clone(), tracker.clone()));

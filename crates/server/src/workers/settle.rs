@@ -1,10 +1,13 @@
 //! The end of a run: what follows is decided by the domain, done by the store, and told to the queue.
 
+use wakepost_domain::TenantId;
 use wakepost_domain::backoff::Backoff;
+use wakepost_domain::figures::Figure;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
+use wakepost_domain::run::RunOutcome;
 use wakepost_domain::transition::{self, Ending};
-use wakepost_domain::work::State;
+use wakepost_domain::work::{State, WorkKind};
 use wakepost_store::Result;
 use wakepost_store::moves::{Evidence, Expanded, Guard, NewWork, Settle, Settled};
 
@@ -70,7 +73,9 @@ pub async fn settle_decided(context: &Context, batch: Vec<Settle>) -> Vec<Result
     let at_once: Vec<bool> = batch.iter().map(|item| item.settlement.delay.is_zero()).collect();
     let follow_ups: Vec<Option<LaneId>> =
         batch.iter().map(|item| item.follow_up.as_ref().map(|next| next.lane)).collect();
+    let runs: Vec<Run> = batch.iter().map(Run::of).collect();
     let settled = context.store.settle(batch).await;
+    count(context, &runs, &settled).await;
     let mut lanes = Vec::new();
     let mut tenants = Vec::new();
     let what = tickets.iter().zip(at_once).zip(follow_ups);
@@ -79,7 +84,6 @@ pub async fn settle_decided(context: &Context, batch: Vec<Settle>) -> Vec<Result
         if settled.repeated {
             continue;
         }
-        Metrics::count(&context.metrics.runs, settled.state.as_str());
         let ready = matches!(settled.state, State::Pending | State::Retrying) && at_once;
         let again = ready.then_some(settled.lane);
         let made = follow_up.filter(|_| settled.makes_follow_up());
@@ -100,6 +104,67 @@ pub async fn settle_decided(context: &Context, batch: Vec<Settle>) -> Vec<Result
         let _ = context.queue.cap_freed(tenant).await;
     }
     settled
+}
+
+/// What is counted of a run.
+struct Run {
+    tenant: TenantId,
+    is_first: bool,
+    outcome: RunOutcome,
+    /// It was only to see whether its receiver is back: that counts towards nothing.
+    is_probe: bool,
+}
+
+impl Run {
+    fn of(settle: &Settle) -> Run {
+        let Settle { ticket, settlement, .. } = settle;
+        Run {
+            tenant: ticket.tenant,
+            is_first: ticket.attempt <= 1,
+            outcome: settlement.outcome,
+            is_probe: settlement.give_back && settlement.outcome == RunOutcome::Failed,
+        }
+    }
+}
+
+/// Counts runs that ended now.
+async fn count(context: &Context, runs: &[Run], settled: &[Result<Settled>]) {
+    let ended = || {
+        let both = runs.iter().zip(settled);
+        both.filter_map(|(run, settled)| Some((run, settled.as_ref().ok()?)))
+            .filter(|(_, settled)| !settled.repeated)
+    };
+    let mut ids: Vec<LaneId> = ended().map(|(_, settled)| settled.lane).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let mut lanes = context.directory.lanes(&ids).await.unwrap_or_default();
+    lanes.sort_unstable_by_key(|lane| lane.id);
+    let now = context.now();
+    for (run, settled) in ended() {
+        Metrics::count(&context.metrics.runs, settled.state.as_str());
+        let place = lanes.binary_search_by_key(&settled.lane, |lane| lane.id);
+        let Ok(lane) = place.map(|place| &lanes[place]) else { continue };
+        let (succeeded, failed, dead) = match lane.key.kind {
+            WorkKind::Job => (Figure::JobsSucceeded, Figure::JobsFailed, Figure::JobsDead),
+            WorkKind::Delivery => {
+                (Figure::DeliveriesSucceeded, Figure::DeliveriesFailed, Figure::DeliveriesDead)
+            }
+            WorkKind::Reply | WorkKind::Callback => continue,
+        };
+        let has_failed = matches!(run.outcome, RunOutcome::Failed | RunOutcome::LeaseExpired);
+        let has_succeeded = settled.state == State::Succeeded;
+        if run.is_probe || settled.state == State::Cancelled || !has_failed && !has_succeeded {
+            continue;
+        }
+        let is_first = run.is_first && lane.key.kind == WorkKind::Delivery;
+        context.tally.note(run.tenant, now, |figures| {
+            figures.count(if has_succeeded { succeeded } else { failed }, 1);
+            figures.count(dead, u64::from(settled.state == State::DeadLetter));
+            figures.count(Figure::FirstAttempts, u64::from(is_first));
+            let taken = is_first && has_succeeded;
+            figures.count(Figure::FirstAttemptsSucceeded, u64::from(taken));
+        });
+    }
 }
 
 /// The rules for a failed item are its lane's; without them, the usual ones.

@@ -487,6 +487,31 @@ CREATE TABLE operations (
 );
 CREATE INDEX operations_open ON operations (busy_until) WHERE finished_at IS NULL;
 
+-- What each node counted, by minute (since 1970). Tenant 0: what was too many tenants' to be told apart.
+CREATE TABLE figures (
+  tenant int NOT NULL,
+  minute bigint NOT NULL,
+  node bigint NOT NULL,
+  counted bytea NOT NULL,
+  PRIMARY KEY (tenant, minute, node)
+);
+CREATE INDEX figures_by_minute ON figures (minute, tenant);
+
+-- How queues stood, once a minute.
+CREATE TABLE samples (
+  tenant int NOT NULL,
+  minute bigint NOT NULL,
+  sample text NOT NULL,               -- JSON
+  PRIMARY KEY (tenant, minute)
+);
+CREATE INDEX samples_by_minute ON samples (minute);
+
+-- What one node does for all: when the next may.
+CREATE TABLE turns (
+  what text PRIMARY KEY,
+  free_at bigint NOT NULL
+);
+
 CREATE TABLE audit (
   id uuid PRIMARY KEY,
   tenant int,

@@ -392,6 +392,31 @@ CREATE TABLE operations (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX operations_open ON operations (busy_until) WHERE finished_at IS NULL;
 
+-- What each node counted, by minute (since 1970). Tenant 0: what was too many tenants' to be told apart.
+CREATE TABLE figures (
+  tenant INTEGER NOT NULL,
+  minute INTEGER NOT NULL,
+  node INTEGER NOT NULL,
+  counted BLOB NOT NULL,
+  PRIMARY KEY (tenant, minute, node)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX figures_by_minute ON figures (minute, tenant);
+
+-- How queues stood, once a minute.
+CREATE TABLE samples (
+  tenant INTEGER NOT NULL,
+  minute INTEGER NOT NULL,
+  sample TEXT NOT NULL,               -- JSON
+  PRIMARY KEY (tenant, minute)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX samples_by_minute ON samples (minute);
+
+-- What one node does for all: when the next may.
+CREATE TABLE turns (
+  what TEXT PRIMARY KEY,
+  free_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE audit (
   id BLOB PRIMARY KEY,
   tenant INTEGER,

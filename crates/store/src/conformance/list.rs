@@ -128,6 +128,16 @@ macro_rules! conformance_list {
                 live_work_is_counted_by_lane_and_state,
                 counting_stops_at_its_bound_and_says_so,
             ]
+            figuring: [
+                figures_of_all_nodes_are_added_up_by_minute,
+                a_node_that_tells_again_counts_nothing_twice,
+                a_sample_takes_the_place_of_the_one_before,
+                figures_of_other_tenants_and_times_are_left_out,
+                tenants_with_something_to_look_at_are_found,
+                dead_letters_and_open_circuits_are_counted,
+                one_node_has_the_turn,
+                old_minutes_go_and_young_ones_stay,
+            ]
             leasing: [
                 a_heartbeat_extends_the_lease,
                 a_heartbeat_never_passes_the_end_of_the_run,

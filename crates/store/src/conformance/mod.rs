@@ -27,6 +27,7 @@ pub mod delivering;
 mod drafts;
 pub mod effects;
 pub mod event_status;
+pub mod figuring;
 pub mod fixtures;
 pub mod following;
 pub mod giving_up;

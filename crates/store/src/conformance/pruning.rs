@@ -19,7 +19,7 @@ pub(super) const LONG: Duration = Duration::from_secs(60 * 24 * 3600);
 
 /// Everything older than this may go.
 pub(super) fn all_before(at: Timestamp) -> PruneBefore {
-    PruneBefore { bodies: at, events: at, runs: at, receipts: at }
+    PruneBefore { bodies: at, events: at, runs: at, receipts: at, figures: at }
 }
 
 impl<H: Harness> World<'_, H> {

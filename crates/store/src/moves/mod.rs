@@ -12,6 +12,7 @@ mod queue;
 mod read;
 mod registration;
 mod schedules;
+mod series;
 mod settings;
 mod stats;
 mod upkeep;
@@ -43,6 +44,8 @@ pub use read::{
 };
 pub use registration::{Registrations, Renewal, SourceState};
 pub use schedules::{Firing, Schedule, Schedules};
+pub(crate) use series::summed;
+pub use series::{InMinute, Series, Standing};
 pub use settings::{
     AuditEntry, AuditRow, Idempotency, KeyRecord, Once, Replayed, Settings, SourceRecord,
 };
@@ -75,6 +78,7 @@ pub trait Store:
     + Upkeep
     + Caps
     + Stats
+    + Series
     + Send
     + Sync
     + 'static
@@ -100,6 +104,7 @@ impl<T> Store for T where
         + Upkeep
         + Caps
         + Stats
+        + Series
         + Send
         + Sync
         + 'static

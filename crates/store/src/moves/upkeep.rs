@@ -44,6 +44,8 @@ pub struct PruneBefore {
     pub runs: Timestamp,
     /// Receipts.
     pub receipts: Timestamp,
+    /// Figures by minute.
+    pub figures: Timestamp,
 }
 
 /// How much one step of retention removed.

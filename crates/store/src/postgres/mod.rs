@@ -42,6 +42,7 @@ mod registration;
 mod rows;
 mod schedules;
 mod sequencing;
+mod series;
 mod settings;
 mod settings_rows;
 mod settle;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use deadpool_postgres::{Client, Transaction};
 use parking_lot::Mutex;
 use uuid::Uuid;
-use wakepost_domain::{Timestamp, Ulid, budget};
+use wakepost_domain::{Timestamp, Ulid, budget, figures};
 
 use super::migrate::lock_schema;
 use super::partitions::{Partition, older_than};
@@ -187,6 +187,14 @@ const SLICES: [Slice; 9] = [
     ),
 ];
 
+/// What is kept by minute.
+const MINUTES: [&str; 2] = [
+    "DELETE FROM figures WHERE ctid = ANY (ARRAY(
+       SELECT ctid FROM figures WHERE minute < $1::bigint ORDER BY minute LIMIT $2::bigint))",
+    "DELETE FROM samples WHERE ctid = ANY (ARRAY(
+       SELECT ctid FROM samples WHERE minute < $1::bigint ORDER BY minute LIMIT $2::bigint))",
+];
+
 impl Postgres {
     pub(super) async fn prune_step(&self, before: &PruneBefore) -> Result<Pruned> {
         let mut client = self.cool().await?;
@@ -226,6 +234,12 @@ impl Postgres {
         .await?;
         pruned.rows += days;
         pruned.more |= days >= STEP as u64;
+        for sql in MINUTES {
+            let minute = figures::minute(before.figures);
+            let removed = execute(&tx, sql, &[&minute, &STEP]).await?;
+            pruned.rows += removed;
+            pruned.more |= removed >= STEP as u64;
+        }
         let keys = prune_keys(&tx, walk).await?;
         pruned.rows += keys.rows;
         pruned.more |= keys.more;

@@ -34,6 +34,7 @@ mod rewrite;
 mod rows;
 mod schedules;
 mod sequencing;
+mod series;
 mod settings;
 mod shutting;
 mod stats;

@@ -2,7 +2,7 @@
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
-use wakepost_domain::{Timestamp, Ulid, budget};
+use wakepost_domain::{Timestamp, Ulid, budget, figures};
 
 use super::rows::{Bits, unavailable};
 use crate::error::Result;
@@ -129,6 +129,14 @@ const SLICES: [Slice; 10] = [
     },
 ];
 
+/// What is kept by minute. Found by the minute, and removed by the primary key.
+const MINUTES: [&str; 2] = [
+    "DELETE FROM figures WHERE (tenant, minute, node) IN
+       (SELECT tenant, minute, node FROM figures WHERE minute < ?1 ORDER BY minute LIMIT ?2)",
+    "DELETE FROM samples WHERE (tenant, minute) IN
+       (SELECT tenant, minute FROM samples WHERE minute < ?1 ORDER BY minute LIMIT ?2)",
+];
+
 /// One step of retention.
 pub fn prune(
     tx: &Connection,
@@ -157,6 +165,15 @@ pub fn prune(
         .map_err(unavailable)?;
     pruned.rows += days as u64;
     pruned.more |= days as i64 >= STEP;
+    for sql in MINUTES {
+        let minute = figures::minute(before.figures);
+        let removed = tx
+            .prepare_cached(sql)
+            .and_then(|mut remove| remove.execute((minute, STEP)))
+            .map_err(unavailable)?;
+        pruned.rows += removed as u64;
+        pruned.more |= removed as i64 >= STEP;
+    }
     for (place, table, guard) in [
         (&mut walk.idempotency, "idempotency", ""),
         (&mut walk.threads, "threads", ""),

@@ -433,6 +433,12 @@ async fn opening(world: &mut World) {
 }
 
 async fn looking_after(world: &mut World) {
+    let series = world.get("/series?minutes=2880&tenant=acme").await;
+    assert_eq!((&series["tenant"], &series["step_s"]), (&json!("acme"), &json!(24 * 60)));
+    assert_eq!(world.get("/series").await["points"].as_array().unwrap().len(), 60);
+    for wrong in ["0", "2881", "x", "-1", ""] {
+        world.call("GET", &format!("/series?minutes={wrong}"), Value::Null, 422).await;
+    }
     world.call_with("GET", "/metrics", HeaderMap::new(), None, 200).await;
     world.with_key(None);
     for path in ["/healthz", "/readyz", "/openapi.json"] {
