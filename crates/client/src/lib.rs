@@ -15,6 +15,7 @@
 //! # Ok(()) }
 //! ```
 
+mod alerts;
 mod approvals;
 mod backoff;
 mod call;
@@ -46,6 +47,7 @@ mod watching;
 mod webhooks;
 pub mod worker;
 
+pub use alerts::{Alert, AlertQuery};
 pub use approvals::Proposal;
 pub use call::Call;
 pub use client::Client;

@@ -212,6 +212,10 @@ id!(
     /// One subscription.
     WebhookId, "wh"
 );
+id!(
+    /// One alert, from its firing to its end.
+    AlertId, "alr"
+);
 
 /// One durable thing to do. Its text needs the kind, which gives the prefix: `job_…`, `dlv_…`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

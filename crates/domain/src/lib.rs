@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod advice;
+pub mod alert;
 pub mod approval;
 pub mod backoff;
 pub mod budget;
@@ -39,8 +40,8 @@ pub mod webhook;
 pub mod work;
 
 pub use id::{
-    AuditId, EventId, KeyId, OperationId, ReceiptId, RunId, ScheduleId, SourceId, Ulid, WebhookId,
-    WorkId,
+    AlertId, AuditId, EventId, KeyId, OperationId, ReceiptId, RunId, ScheduleId, SourceId, Ulid,
+    WebhookId, WorkId,
 };
 pub use tenant::TenantId;
 pub use time::Timestamp;

@@ -33,6 +33,7 @@ use crate::queue::Queue;
 use crate::self_webhook::SelfWebhook;
 use crate::system::{SystemClock, SystemEntropy};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::streaks::Streaks;
 use crate::telemetry::tally::Tally;
 use crate::tokens::Tokens;
 use crate::webhooks::{Circuits, Untold};
@@ -113,6 +114,7 @@ impl App {
             key_set: KeptKeySet::default(),
             links: Semaphore::new(limits::LINKS_AT_ONCE_MAX),
             metrics: Metrics::default(),
+            streaks: Streaks::default(),
             tally: Tally::new(random_number(entropy.as_ref())),
             untold: Untold::default(),
             circuits: Circuits::default(),

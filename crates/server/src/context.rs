@@ -24,6 +24,7 @@ use crate::outbound::{HttpClient, Mailer};
 use crate::queue::Queue;
 use crate::self_webhook::SelfWebhook;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::streaks::Streaks;
 use crate::telemetry::tally::Tally;
 use crate::tokens::Tokens;
 use crate::webhooks::{Circuits, Untold};
@@ -96,6 +97,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// What is counted by tenant and minute.
     pub tally: Tally,
+    /// How sources' jobs went.
+    pub streaks: Streaks,
     /// Where refused requests leave their receipts.
     pub rejections: Rejections,
     /// How many requests sources have taken lately.

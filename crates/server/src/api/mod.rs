@@ -4,6 +4,7 @@
 //! come in one order everywhere: 401, 403, 404, 405, 409, 422. It carries its own description, of which
 //! `openapi` makes the whole.
 
+mod alerts;
 mod approvals;
 mod auth;
 mod call;
@@ -169,6 +170,7 @@ fn routes() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(pulling::heartbeat))
         .routes(routes!(stats::show))
         .routes(routes!(series::show))
+        .routes(routes!(alerts::list))
         .routes(routes!(upkeep::sweep));
     OpenApiRouter::default()
         .nest("/api/v1", api)

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Config, Retention, exec, outbound};
+use super::{Config, Retention, alerts, exec, outbound};
 
 /// Where a setting came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +72,7 @@ const fn secret(name: &'static str, env: &'static [&'static str]) -> Known {
     Known { name, env, default: "", secret: true }
 }
 
-const KNOWN: [Known; 21] = [
+const KNOWN: [Known; 38] = [
     known("listen", &["WAKEPOST_LISTEN"], "127.0.0.1:8787"),
     known("data_dir", &["WAKEPOST_DATA_DIR"], "wakepost-data"),
     secret("database_url", &["DATABASE_URL", "WAKEPOST_DATABASE_URL"]),
@@ -94,6 +94,23 @@ const KNOWN: [Known; 21] = [
     known("retention.events_days", &[], "90"),
     known("retention.runs_days", &[], "30"),
     known("retention.receipts_days", &[], "7"),
+    known("alerts.every_s", &[], "30"),
+    known("alerts.window_minutes", &[], "15"),
+    known("alerts.deliveries_min", &[], "20"),
+    known("alerts.calm_s", &[], "300"),
+    known("alerts.success_warning", &[], "99"),
+    known("alerts.success_critical", &[], "95"),
+    known("alerts.first_attempt_warning", &[], "95"),
+    known("alerts.first_attempt_critical", &[], "90"),
+    known("alerts.p50_ms", &[], "500"),
+    known("alerts.p99_ms", &[], "5000"),
+    known("alerts.dead_letters_warning", &[], "100"),
+    known("alerts.dead_letters_critical", &[], "1000"),
+    known("alerts.retry_queue", &[], "10000"),
+    known("alerts.failures_in_a_row", &[], "5"),
+    known("alerts.source_dead_letters", &[], "3"),
+    known("alerts.suspicious_replays", &[], "5"),
+    known("alerts.secret_days", &[], "180"),
 ];
 
 /// Reads everything. `environment` is asked by name.
@@ -254,6 +271,11 @@ fn build(
             .parse()
             .map_err(|_| format!("{name} must be a whole number, not {:?}", text(name)))
     };
+    let decimal = |name: &str| -> Result<f64, String> {
+        let name = format!("alerts.{name}");
+        let parsed = text(&name).parse().ok().filter(|value: &f64| value.is_finite());
+        parsed.ok_or_else(|| format!("{name} must be a number, not {:?}", text(&name)))
+    };
     let flag = |name: &str| -> Result<bool, String> {
         text(name)
             .parse()
@@ -305,6 +327,8 @@ fn build(
             runs_days: number("retention.runs_days")?,
             receipts_days: number("retention.receipts_days")?,
         },
+        alerts: alerts::read(decimal)?,
+        alerts_every: Duration::from_secs(number("alerts.every_s")?.clamp(1, 3600)),
         exec,
         log_json,
         log_level: text("log_level"),
@@ -371,6 +395,15 @@ mod tests {
         let env = |name: &str| (name == "WAKEPOST_ADMIN_KEY").then(|| "s".repeat(40));
         let config = load(&Flags::default(), &env).unwrap();
         assert!(config.shown.iter().all(|setting| !setting.value.contains("sss")));
+    }
+
+    #[test]
+    fn the_thresholds_of_alerts_are_the_usual_ones_unless_they_are_set() {
+        use wakepost_domain::alert::Thresholds;
+        assert_eq!(load(&Flags::default(), &nothing).unwrap().alerts, Thresholds::default());
+        let (values, _) = parse_file("[alerts]\np99_ms = 1.5\nsuccess_warning = 90").unwrap();
+        assert_eq!(values["alerts.p99_ms"], "1.5");
+        assert!(parse_file("[alerts]\np98_ms = 1").unwrap_err().contains("alerts.p9"));
     }
 
     #[test]

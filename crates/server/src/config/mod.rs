@@ -1,5 +1,6 @@
 //! Settings: flags over environment over `wakepost.toml` over defaults, each with its origin.
 
+mod alerts;
 mod exec;
 mod key;
 mod load;
@@ -17,6 +18,7 @@ pub use load::{ConfigError, Flags, Origin, Setting, load};
 pub use retention::Retention;
 
 use rustls::pki_types::CertificateDer;
+use wakepost_domain::alert::Thresholds;
 
 use crate::outbound::AddressPolicy;
 
@@ -53,6 +55,10 @@ pub struct Config {
     pub shutdown_grace: Duration,
     /// How long history is kept.
     pub retention: Retention,
+    /// From what on an alert fires.
+    pub alerts: Thresholds,
+    /// How often is looked for that.
+    pub alerts_every: Duration,
     /// Commands that jobs may name.
     pub exec: BTreeMap<String, ExecCommand>,
     /// `pretty` or `json`.

@@ -2,4 +2,5 @@
 
 pub mod log;
 pub mod metrics;
+pub mod streaks;
 pub mod tally;

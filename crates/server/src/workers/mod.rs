@@ -1,5 +1,6 @@
 //! The loops behind the scenes, one a file. Each is safe to run on every node at once.
 
+pub mod alerts;
 pub mod approvals;
 pub mod fire;
 pub mod housekeeping;
@@ -39,6 +40,7 @@ pub fn start(context: &Arc<Context>, tracker: &TaskTracker) {
     every(context, tracker, fire::SWEEP_PERIOD, fire::sweep_tick);
     every(context, tracker, webhooks::PERIOD, webhooks::tick);
     every(context, tracker, outbox::PERIOD, outbox::tick);
+    every(context, tracker, context.config.alerts_every, alerts::tick);
     every(context, tracker, series::FLUSH_PERIOD, series::flush_tick);
     every(context, tracker, series::SAMPLE_PERIOD, series::sample_tick);
     tracker.spawn(push::run(context.clone(), tracker.clone()));

@@ -1,6 +1,5 @@
 //! The end of a run: what follows is decided by the domain, done by the store, and told to the queue.
 
-use wakepost_domain::TenantId;
 use wakepost_domain::backoff::Backoff;
 use wakepost_domain::figures::Figure;
 use wakepost_domain::lane::LaneId;
@@ -8,6 +7,7 @@ use wakepost_domain::lease::Ticket;
 use wakepost_domain::run::RunOutcome;
 use wakepost_domain::transition::{self, Ending};
 use wakepost_domain::work::{State, WorkKind};
+use wakepost_domain::{SourceId, TenantId};
 use wakepost_store::Result;
 use wakepost_store::moves::{Evidence, Expanded, Guard, NewWork, Settle, Settled};
 
@@ -155,6 +155,9 @@ async fn count(context: &Context, runs: &[Run], settled: &[Result<Settled>]) {
         let has_succeeded = settled.state == State::Succeeded;
         if run.is_probe || settled.state == State::Cancelled || !has_failed && !has_succeeded {
             continue;
+        }
+        if let (WorkKind::Job, Some(origin)) = (lane.key.kind, lane.key.origin) {
+            context.streaks.note(run.tenant, SourceId(origin), has_succeeded);
         }
         let is_first = run.is_first && lane.key.kind == WorkKind::Delivery;
         context.tally.note(run.tenant, now, |figures| {

@@ -512,6 +512,34 @@ CREATE TABLE turns (
   free_at bigint NOT NULL
 );
 
+-- What is wrong, and what was. Of one tenant, kind and subject one fires at a time.
+CREATE TABLE alerts (
+  id uuid PRIMARY KEY,
+  tenant int NOT NULL,
+  kind smallint NOT NULL,
+  subject text NOT NULL,
+  severity smallint NOT NULL,         -- 0 warning, 1 critical
+  title text NOT NULL,
+  detail text NOT NULL,
+  value double precision NOT NULL,
+  threshold double precision NOT NULL,
+  good_since bigint,
+  resolved_at bigint,
+  untold smallint NOT NULL,           -- bits: 1 that it fired, 2 that it got worse, 4 that it is over
+  version bigint NOT NULL DEFAULT 0
+);
+CREATE UNIQUE INDEX alerts_firing ON alerts (tenant, kind, subject) WHERE resolved_at IS NULL;
+CREATE INDEX alerts_by_tenant ON alerts (tenant, id);
+CREATE INDEX alerts_untold ON alerts (id) WHERE untold <> 0;
+
+-- How many runs of a source's jobs failed in a row.
+CREATE TABLE streaks (
+  tenant int NOT NULL,
+  source uuid NOT NULL,
+  failures bigint NOT NULL,
+  PRIMARY KEY (tenant, source)
+);
+
 CREATE TABLE audit (
   id uuid PRIMARY KEY,
   tenant int,

@@ -417,6 +417,34 @@ CREATE TABLE turns (
   free_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- What is wrong, and what was. Of one tenant, kind and subject one fires at a time.
+CREATE TABLE alerts (
+  id BLOB PRIMARY KEY,
+  tenant INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  subject TEXT NOT NULL,
+  severity INTEGER NOT NULL,          -- 0 warning, 1 critical
+  title TEXT NOT NULL,
+  detail TEXT NOT NULL,
+  value REAL NOT NULL,
+  threshold REAL NOT NULL,
+  good_since INTEGER,
+  resolved_at INTEGER,
+  untold INTEGER NOT NULL,            -- bits: 1 that it fired, 2 that it got worse, 4 that it is over
+  version INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX alerts_firing ON alerts (tenant, kind, subject) WHERE resolved_at IS NULL;
+CREATE INDEX alerts_by_tenant ON alerts (tenant, id);
+CREATE INDEX alerts_untold ON alerts (id) WHERE untold <> 0;
+
+-- How many runs of a source's jobs failed in a row.
+CREATE TABLE streaks (
+  tenant INTEGER NOT NULL,
+  source BLOB NOT NULL,
+  failures INTEGER NOT NULL,
+  PRIMARY KEY (tenant, source)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE audit (
   id BLOB PRIMARY KEY,
   tenant INTEGER,

@@ -128,6 +128,17 @@ macro_rules! conformance_list {
                 live_work_is_counted_by_lane_and_state,
                 counting_stops_at_its_bound_and_says_so,
             ]
+            alerting: [
+                an_alert_fires_once_over_all_nodes,
+                an_alert_changes_only_from_what_was_seen,
+                an_alert_is_over_once_and_may_fire_again,
+                what_is_to_be_told_waits_until_it_was,
+                alerts_are_listed_newest_first_by_whether_they_fire,
+                failures_in_a_row_are_counted_over_nodes_until_a_success,
+                errors_of_dead_letters_are_counted_the_most_frequent_first,
+                duplicates_are_found_since_a_moment,
+                an_alert_that_is_over_goes_with_the_events,
+            ]
             figuring: [
                 figures_of_all_nodes_are_added_up_by_minute,
                 a_node_that_tells_again_counts_nothing_twice,

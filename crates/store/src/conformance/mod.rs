@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, reason = "these are tests, though not compiled as such")]
 
 pub mod accepting;
+pub mod alerting;
 pub mod approving;
 pub mod backfilling;
 pub mod bounding;

@@ -1,6 +1,7 @@
 //! The moves, by room: what each takes, answers and promises.
 
 mod accept;
+mod alerts;
 mod approvals;
 pub mod callback;
 mod caps;
@@ -24,6 +25,7 @@ pub use accept::{
     Accepted, CancelKey, CoalesceKey, DedupKey, Ledger, NewDelivery, NewEvent, NewJob, NewOrder,
     NewReceipt, NewSequence, NewThread, OrderKey, Received, SharedBody, delivery_of,
 };
+pub use alerts::{Alert, Alerts, Streak, Untold};
 pub(crate) use approvals::UNDECIDED;
 pub use approvals::{
     ApprovalRow, Approvals, Ask, Decide, Decided, Draft, Overdue, SeenProposal, proposal_hash,
@@ -79,6 +81,7 @@ pub trait Store:
     + Caps
     + Stats
     + Series
+    + Alerts
     + Send
     + Sync
     + 'static
@@ -105,6 +108,7 @@ impl<T> Store for T where
         + Caps
         + Stats
         + Series
+        + Alerts
         + Send
         + Sync
         + 'static

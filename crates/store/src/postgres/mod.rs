@@ -8,6 +8,7 @@
 //! its twin in `sqlite/`.
 
 mod accept;
+mod alerts;
 mod approvals;
 mod batch;
 mod callbacks;

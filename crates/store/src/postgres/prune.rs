@@ -115,7 +115,7 @@ const RUNS: Needed = Needed {
 /// of a slice. Effects stay as long as any item that shares them, so that no replay can repeat one; what a
 /// job left behind stays as long as its row, which may be until the end of its week.
 type Slice = (&'static str, fn(&PruneBefore) -> Timestamp);
-const SLICES: [Slice; 9] = [
+const SLICES: [Slice; 10] = [
     (
         "DELETE FROM work_done_rest WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM work_done_rest WHERE id < $1::uuid
@@ -177,6 +177,12 @@ const SLICES: [Slice; 9] = [
         "DELETE FROM receipts WHERE id IN (
            SELECT id FROM receipts WHERE id < $1::uuid ORDER BY id LIMIT $2::bigint)",
         |before| before.receipts,
+    ),
+    (
+        "DELETE FROM alerts WHERE id IN (
+           SELECT id FROM alerts WHERE id < $1::uuid AND resolved_at IS NOT NULL
+           ORDER BY id LIMIT $2::bigint)",
+        |before| before.events,
     ),
     // Differs from SQLite, which has no outbox. Only what could not be published: the rest is not ours to remove.
     (

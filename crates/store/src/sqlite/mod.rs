@@ -6,6 +6,7 @@
 //! `postgres/`.
 
 mod accept;
+mod alerts;
 mod approvals;
 mod callbacks;
 mod cancelling;

@@ -44,7 +44,7 @@ macro_rules! needed {
 
 /// Events of live work and of kept dead letters stay, with their bodies; effects stay as long as any item that shares them, so
 /// that no replay can repeat one.
-const SLICES: [Slice; 10] = [
+const SLICES: [Slice; 11] = [
     Slice {
         find: concat!(
             "SELECT e.id FROM bodies e WHERE e.id < ?1 AND NOT ",
@@ -126,6 +126,11 @@ const SLICES: [Slice; 10] = [
         find: "SELECT id FROM receipts WHERE id < ?1 ORDER BY id LIMIT ?2",
         remove: "DELETE FROM receipts WHERE id = ?1",
         cut: |before| before.receipts,
+    },
+    Slice {
+        find: "SELECT id FROM alerts WHERE id < ?1 AND resolved_at IS NOT NULL ORDER BY id LIMIT ?2",
+        remove: "DELETE FROM alerts WHERE id = ?1",
+        cut: |before| before.events,
     },
 ];
 

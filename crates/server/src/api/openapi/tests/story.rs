@@ -433,6 +433,10 @@ async fn opening(world: &mut World) {
 }
 
 async fn looking_after(world: &mut World) {
+    for path in ["/alerts", "/alerts?status=firing", "/alerts?status=resolved&limit=1"] {
+        assert_eq!(world.get(path).await["data"], json!([]));
+    }
+    world.call("GET", "/alerts?status=bad", Value::Null, 422).await;
     let series = world.get("/series?minutes=2880&tenant=acme").await;
     assert_eq!((&series["tenant"], &series["step_s"]), (&json!("acme"), &json!(24 * 60)));
     assert_eq!(world.get("/series").await["points"].as_array().unwrap().len(), 60);

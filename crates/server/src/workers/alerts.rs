@@ -1,0 +1,342 @@
+//! Alerts: once in a while one node looks at each tenant that has anything to look at, and says what is wrong.
+//!
+//! Nothing depends on it being one node: the store lets an alert fire once. What fires is told from its row, so that a
+//! crash between the two only delays it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use wakepost_domain::alert::{
+    self, AlertKind, Evidence, Finding, Firing, SeenSource, SeenWebhook, Step,
+};
+use wakepost_domain::circuit::CircuitState;
+use wakepost_domain::figures::{Figure, Figures, minute};
+use wakepost_domain::receipt::{Class, Compared};
+use wakepost_domain::work::{State, WorkKind};
+use wakepost_domain::{AlertId, SourceId, TenantId, Timestamp, limits};
+use wakepost_store::Result;
+use wakepost_store::moves::{Alert, DeadFilter, Page, Untold};
+
+use crate::context::Context;
+use crate::publishing;
+
+/// How many tenants are looked at in a minute.
+const TENANTS_MAX: u32 = 1000;
+/// How many firing alerts are looked at.
+const FIRING_MAX: u32 = 10_000;
+/// How many of a tenant's live items are looked at, the oldest ones.
+const LOOK_MAX: u32 = 20_000;
+/// In how many minutes dead letters of one source are counted together.
+const SOURCE_MINUTES: i64 = 10;
+/// How many dead letters, and how many repeats, are looked at one by one.
+const ONE_BY_ONE_MAX: u32 = 500;
+/// How many dead letters' errors are counted, and how many of these are told.
+const ERRORS_LOOK: u32 = 10_000;
+const ERRORS_TOLD: u32 = 5;
+/// So many tenants in a row that cannot be looked at: the store is down.
+const FAILURES_MAX: usize = 3;
+/// How many alerts are told of at a time.
+const TOLD_MAX: u32 = 100;
+
+/// One look, if no node had one in this period.
+pub async fn tick(context: Arc<Context>) {
+    flush_streaks(&context).await;
+    if let Err(error) = look(&context).await {
+        tracing::debug!(%error, "alerts could not be looked at; it will be tried again");
+    }
+}
+
+/// Writes down how sources' jobs went.
+async fn flush_streaks(context: &Context) {
+    let streaks = context.streaks.take();
+    if !streaks.is_empty()
+        && let Err(error) = context.store.note_streaks(streaks).await
+    {
+        tracing::debug!(%error, "failures in a row were not written down");
+    }
+}
+
+async fn look(context: &Arc<Context>) -> Result<()> {
+    let every = context.config.alerts_every;
+    // A little less, so that a node that comes on time finds it free.
+    let hold = every.saturating_sub(Duration::from_millis(500));
+    if !context.store.take_turn("alerts.look", hold).await? {
+        return Ok(());
+    }
+    let now = context.store.now().await?;
+    let since = minute(now) - context.config.alerts.window_minutes;
+    let mut firing: BTreeMap<TenantId, Vec<Alert>> = BTreeMap::new();
+    for alert in context.store.firing_alerts(None, FIRING_MAX).await? {
+        firing.entry(alert.tenant).or_default().push(alert);
+    }
+    let busy = context.store.busy_tenants(since, TENANTS_MAX).await?;
+    let tenants: BTreeSet<TenantId> =
+        busy.into_iter().chain(firing.keys().copied()).chain([TenantId::DEFAULT]).collect();
+    let mut in_a_row = 0;
+    for tenant in tenants {
+        if context.stop.is_cancelled() || in_a_row == FAILURES_MAX {
+            break;
+        }
+        let firing = firing.remove(&tenant).unwrap_or_default();
+        // What cannot be read of one tenant must not keep the others from being looked at.
+        in_a_row = match look_at(context, tenant, now, firing).await {
+            Ok(()) => 0,
+            Err(error) => {
+                tracing::debug!(%error, tenant = tenant.0, "a tenant could not be looked at");
+                in_a_row + 1
+            }
+        };
+    }
+    // Whoever has the turn tells, so that the log of one node has it, once.
+    tell_all(context).await
+}
+
+async fn look_at(
+    context: &Arc<Context>,
+    tenant: TenantId,
+    now: Timestamp,
+    firing: Vec<Alert>,
+) -> Result<()> {
+    let seen = evidence(context, tenant, now).await?;
+    let found = alert::findings(&seen, &context.config.alerts);
+    act(context, tenant, now, found, firing).await
+}
+
+/// What there is to know of a tenant. Work that was replayed or purged counts no more.
+async fn evidence(context: &Context, tenant: TenantId, now: Timestamp) -> Result<Evidence> {
+    let rules = &context.config.alerts;
+    let store = &context.store;
+    let this = minute(now);
+    let minutes = store.figures(tenant, this - rules.window_minutes + 1, this + 1).await?;
+    let mut figures = Figures::default();
+    minutes.iter().for_each(|(_, more)| figures.add(more));
+    let standing = store.standing(tenant, limits::DEAD_LETTERS_COUNTED_MAX).await?;
+    let errors = match standing.dead_letters > rules.dead_letters[1] {
+        true => store.dead_letter_errors(tenant, ERRORS_LOOK, ERRORS_TOLD).await?,
+        false => Vec::new(),
+    };
+    let live = store.live_work(tenant, LOOK_MAX).await?;
+    let retrying = live.lanes.iter().filter(|count| count.state == State::Retrying);
+    Ok(Evidence {
+        dead_letters: standing.dead_letters,
+        errors,
+        retrying: retrying.map(|count| count.count.unsigned_abs()).sum(),
+        webhooks: webhooks(context, tenant, now).await?,
+        sources: sources(context, tenant, now, &figures).await?,
+        suspicious: suspicious(context, tenant, now, &figures).await?,
+        figures,
+    })
+}
+
+async fn webhooks(context: &Context, tenant: TenantId, now: Timestamp) -> Result<Vec<SeenWebhook>> {
+    let records = context.store.webhooks(tenant).await?;
+    let seen = records.into_iter().map(|record| {
+        let is_live = record.config.disabled.is_none();
+        let age = now.since(record.config.secret_made_at).as_secs() / 86_400;
+        let id = record.id.to_string();
+        SeenWebhook {
+            name: match record.config.description.is_empty() {
+                true => format!("webhook {id}"),
+                false => format!("webhook {id} ({})", record.config.description),
+            },
+            open: is_live && record.circuit.state != CircuitState::Closed,
+            secret_days: is_live.then_some(age),
+            id,
+        }
+    });
+    Ok(seen.collect())
+}
+
+/// Sources whose jobs fail again and again.
+async fn sources(
+    context: &Context,
+    tenant: TenantId,
+    now: Timestamp,
+    figures: &Figures,
+) -> Result<Vec<SeenSource>> {
+    let rules = &context.config.alerts;
+    let least = u32::try_from(rules.failures_in_a_row).unwrap_or(u32::MAX);
+    let mut failing: BTreeMap<SourceId, (u64, u64)> = BTreeMap::new();
+    for (source, failures) in context.store.streaks(tenant, least).await? {
+        failing.entry(source).or_default().0 = failures.into();
+    }
+    if figures.get(Figure::JobsDead) > 0 {
+        let since = now.before(Duration::from_secs(SOURCE_MINUTES as u64 * 60));
+        let filter =
+            DeadFilter { kind: Some(WorkKind::Job), since: Some(since), ..DeadFilter::default() };
+        let page = Page { before: None, limit: ONE_BY_ONE_MAX };
+        let dead = context.store.dead_letters(tenant, filter, page).await?;
+        let ids: Vec<_> = dead.iter().map(|row| row.lane).collect();
+        let lanes = context.directory.lanes(&ids).await?;
+        let origins: BTreeMap<_, _> = lanes.iter().map(|lane| (lane.id, lane.key.origin)).collect();
+        for row in dead {
+            if let Some(origin) = origins.get(&row.lane).copied().flatten() {
+                failing.entry(SourceId(origin)).or_default().1 += 1;
+            }
+        }
+    }
+    let mut seen = Vec::with_capacity(failing.len());
+    for (id, (failures, dead_letters)) in failing {
+        // One that was deleted fails no more.
+        let Some(live) = context.directory.source(id).await? else { continue };
+        let config = &live.source.config;
+        let owner = config.owner.as_ref().map_or(String::new(), |owner| format!(", owner {owner}"));
+        let name = format!("source {id} ({}{owner})", live.provider.name());
+        seen.push(SeenSource { id: id.to_string(), name, failures, dead_letters });
+    }
+    Ok(seen)
+}
+
+/// How many repeats in the window nobody should be able to send.
+async fn suspicious(
+    context: &Context,
+    tenant: TenantId,
+    now: Timestamp,
+    figures: &Figures,
+) -> Result<u64> {
+    if figures.get(Figure::Duplicates) == 0 {
+        return Ok(0);
+    }
+    let window = context.config.alerts.window_minutes.unsigned_abs() * 60;
+    let since = now.before(Duration::from_secs(window));
+    let rows = context.store.duplicates_since(tenant, since, ONE_BY_ONE_MAX).await?;
+    let ids: BTreeSet<_> = rows.iter().filter_map(|row| row.event).collect();
+    let ids = ids.into_iter().map(|id| (tenant, id)).collect();
+    let events = context.store.events_by_id(ids).await?;
+    let events: BTreeMap<_, _> = events.iter().map(|event| (event.id, event)).collect();
+    let judged = rows.iter().filter(|row| {
+        let first = row.event.and_then(|id| events.get(&id));
+        first.zip(row.evidence.as_ref()).is_some_and(|(first, evidence)| {
+            let address = row.remote_addr.as_deref();
+            let compared = Compared::new(first, row.id.0.time(), address, evidence);
+            compared.class(evidence) == Class::Suspicious
+        })
+    });
+    Ok(judged.count() as u64)
+}
+
+/// Lets alerts fire, get worse, and end. What another node did meanwhile stays.
+async fn act(
+    context: &Arc<Context>,
+    tenant: TenantId,
+    now: Timestamp,
+    found: Vec<Finding>,
+    firing: Vec<Alert>,
+) -> Result<()> {
+    let calm = context.config.alerts.calm;
+    let mut firing: BTreeMap<(AlertKind, String), Alert> =
+        firing.into_iter().map(|alert| ((alert.kind, alert.subject.clone()), alert)).collect();
+    for finding in found {
+        let alert = firing.remove(&(finding.kind, finding.subject.clone()));
+        let stands = alert.as_ref().map(stands);
+        match (alert::step(stands, Some(finding.severity), now, calm), alert) {
+            (Step::Fire, _) => {
+                context.store.fire_alert(new_alert(context, tenant, finding)).await?;
+            }
+            (Step::Escalate, Some(alert)) => {
+                let untold = Untold { escalated: true, ..Untold::default() };
+                context.store.change_alert(Alert { untold, ..seen_again(alert, finding) }).await?;
+            }
+            (_, Some(alert)) if alert.good_since.is_some() || alert.value != finding.value => {
+                // What was critical says so until it is over.
+                let severity = alert.severity;
+                let again = Alert { severity, ..seen_again(alert, finding) };
+                context.store.change_alert(again).await?;
+            }
+            _ => {}
+        }
+    }
+    for alert in firing.into_values() {
+        let untold = Untold::default();
+        match alert::step(Some(stands(&alert)), None, now, calm) {
+            Step::Calm => {
+                let calm = Alert { good_since: Some(now), untold, ..alert };
+                context.store.change_alert(calm).await?;
+            }
+            Step::Resolve => {
+                let untold = Untold { resolved: true, ..untold };
+                let over = Alert { resolved_at: Some(now), untold, ..alert };
+                context.store.change_alert(over).await?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn stands(alert: &Alert) -> Firing {
+    Firing { severity: alert.severity, good_since: alert.good_since }
+}
+
+fn new_alert(context: &Context, tenant: TenantId, finding: Finding) -> Alert {
+    Alert {
+        id: AlertId(context.new_id()),
+        tenant,
+        kind: finding.kind,
+        subject: finding.subject,
+        severity: finding.severity,
+        title: finding.title,
+        detail: finding.detail,
+        value: finding.value,
+        threshold: finding.threshold,
+        good_since: None,
+        resolved_at: None,
+        untold: Untold { fired: true, ..Untold::default() },
+        version: 0,
+    }
+}
+
+fn seen_again(alert: Alert, finding: Finding) -> Alert {
+    let Finding { severity, title, detail, value, threshold, .. } = finding;
+    let untold = Untold::default();
+    Alert { severity, title, detail, value, threshold, good_since: None, untold, ..alert }
+}
+
+/// Tells what is to be told, and notes that. Told twice, by two nodes or after a crash, it is still one event.
+async fn tell_all(context: &Arc<Context>) -> Result<()> {
+    for alert in context.store.untold_alerts(TOLD_MAX).await? {
+        let Untold { fired, escalated, resolved } = alert.untold;
+        for (is_due, word) in [(fired, "fired"), (escalated, "escalated"), (resolved, "resolved")] {
+            if is_due {
+                tell(context, &alert, word).await?;
+            }
+        }
+        context.store.alert_told(alert.id, alert.untold).await?;
+    }
+    Ok(())
+}
+
+async fn tell(context: &Arc<Context>, alert: &Alert, word: &'static str) -> Result<()> {
+    let Some(tenant) = context.directory.tenant(alert.tenant).await? else { return Ok(()) };
+    let (id, kind) = (alert.id, alert.kind.as_str());
+    tracing::warn!(
+        tenant = tenant.slug,
+        alert_id = %id,
+        kind,
+        severity = alert.severity.as_str(),
+        subject = alert.subject,
+        value = alert.value,
+        threshold = alert.threshold,
+        detail = alert.detail,
+        "an alert {word}"
+    );
+    let status = if word == "resolved" { "resolved" } else { "firing" };
+    let data = json!({
+        "id": id,
+        "kind": kind,
+        "change": word,
+        "status": status,
+        "severity": alert.severity,
+        "title": alert.title,
+        "detail": alert.detail,
+        "subject": (!alert.subject.is_empty()).then_some(&alert.subject),
+        "value": alert.value,
+        "threshold": alert.threshold,
+        "fired_at": id.0.time(),
+        "resolved_at": alert.resolved_at,
+    });
+    let event_type = format!("alert.{kind}");
+    publishing::tell(context, &tenant, &event_type, format!("{id}:{word}"), &data).await
+}
