@@ -18,10 +18,13 @@ const JOB_KEY_PREFIX: &str = "wpj_";
 const TASK_PREFIX: &str = "wpt_";
 const CHAIN_PREFIX: &str = "wpc_";
 const PORTAL_PREFIX: &str = "wpp_";
+const SESSION_PREFIX: &str = "wps_";
 /// A link to a whole event says whose delivery it is for, and which.
 const LINK_BYTES: usize = 4 + 16;
 /// A portal's key says whose it is, and until when.
 const PORTAL_BYTES: usize = 4 + 8;
+/// A session says whose key it is, and until when.
+const SESSION_BYTES: usize = 32 + 8;
 /// A task token says whose job it is for, which, and until when.
 const TASK_BYTES: usize = 4 + 16 + 8;
 /// A chain's link says whose job it is, which, and how many led to it.
@@ -38,6 +41,8 @@ pub struct Tokens {
     chain: hmac::Key,
     link: hmac::Key,
     portal: hmac::Key,
+    session: hmac::Key,
+    form: hmac::Key,
 }
 
 impl std::fmt::Debug for Tokens {
@@ -60,6 +65,8 @@ impl Tokens {
             chain: key("wakepost chains"),
             link: key("wakepost event links"),
             portal: key("wakepost portals"),
+            session: key("wakepost sessions"),
+            form: key("wakepost forms"),
         }
     }
 
@@ -156,6 +163,27 @@ impl Tokens {
         let until = Timestamp::from_millis(until);
         let tenant = TenantId(i32::from_be_bytes(bytes[..4].try_into().expect("four bytes")));
         (now < until).then_some((tenant, until))
+    }
+
+    /// What a browser shows of a key that somebody signed in with: its hash, which opens nothing by itself.
+    pub fn session(&self, key: [u8; 32], until: Timestamp) -> String {
+        let mut bytes = [0u8; SESSION_BYTES];
+        bytes[..32].copy_from_slice(&key);
+        bytes[32..].copy_from_slice(&until.as_millis().to_be_bytes());
+        seal(&self.session, SESSION_PREFIX, &bytes)
+    }
+
+    /// The hash of the key that a session is for, if it is one of ours and not over.
+    pub fn read_session(&self, token: &str, now: Timestamp) -> Option<[u8; 32]> {
+        let bytes: [u8; SESSION_BYTES] = open(&self.session, SESSION_PREFIX, token)?;
+        let until = i64::from_be_bytes(bytes[32..].try_into().expect("eight bytes"));
+        let key = bytes[..32].try_into().expect("thirty-two bytes");
+        (now < Timestamp::from_millis(until)).then_some(key)
+    }
+
+    /// What the forms of a session, or of a portal link, must carry: only pages of ours can know it.
+    pub fn form(&self, session: &str) -> String {
+        hex::encode(&hmac::sign(&self.form, session.as_bytes()).as_ref()[..MAC_BYTES])
     }
 
     /// What an agent passes on, so that what it asks for knows which job led to it.

@@ -3,6 +3,7 @@
 use aws_lc_rs::digest;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::request::Parts;
 use wakepost_domain::access::{Reach, Right, Role};
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::ports::Entropy;
@@ -27,7 +28,16 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Finds out who calls.
+    /// Finds out who calls: by the key in the headers, or one whom another part of this server already knows and calls
+    /// for, which no request from outside can bring along.
+    pub async fn of(context: &Context, parts: &Parts) -> Result<Caller, ApiError> {
+        match parts.extensions.get::<Caller>() {
+            Some(known) => Ok(known.clone()),
+            None => Caller::find(context, &parts.headers).await,
+        }
+    }
+
+    /// Finds out who calls by the key in the headers.
     pub async fn find(context: &Context, headers: &HeaderMap) -> Result<Caller, ApiError> {
         let secret = bearer(headers).ok_or_else(ApiError::unauthorized)?;
         if let Some(ticket) = context.tokens.read_job_key(secret) {
@@ -40,16 +50,25 @@ impl Caller {
             });
         }
         if let Some((tenant, _)) = context.tokens.read_portal(secret, context.now()) {
-            return Ok(Caller {
-                name: portal_name(secret),
-                role: Role::Subscriber,
-                reach: Reach::Tenant(tenant),
-                ticket: None,
-                key: None,
-            });
+            return Ok(Caller::visitor(secret, tenant));
         }
-        let key =
-            context.directory.key(hash_key(secret)).await?.ok_or_else(ApiError::unauthorized)?;
+        Caller::by_key(context, hash_key(secret)).await
+    }
+
+    /// Whoever came by a portal link.
+    pub fn visitor(link: &str, tenant: TenantId) -> Caller {
+        Caller {
+            name: portal_name(link),
+            role: Role::Subscriber,
+            reach: Reach::Tenant(tenant),
+            ticket: None,
+            key: None,
+        }
+    }
+
+    /// Who has the key with this hash.
+    pub async fn by_key(context: &Context, hash: [u8; 32]) -> Result<Caller, ApiError> {
+        let key = context.directory.key(hash).await?.ok_or_else(ApiError::unauthorized)?;
         if key.expires_at.is_some_and(|end| end <= context.now()) {
             return Err(ApiError::unauthorized());
         }

@@ -44,7 +44,7 @@ impl FromRequest<Arc<Context>> for Call {
 
     async fn from_request(request: Request, context: &Arc<Context>) -> Result<Call, ApiError> {
         let (parts, body) = request.into_parts();
-        let caller = Caller::find(context, &parts.headers).await?;
+        let caller = Caller::of(context, &parts).await?;
         if let Some(key) = caller.key {
             context.key_used(key);
         }
@@ -72,7 +72,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Context>> for At<T> {
         match Path::<T>::from_request_parts(parts, context).await {
             Ok(Path(named)) => Ok(At(named)),
             Err(_) => {
-                Caller::find(context, &parts.headers).await?;
+                Caller::of(context, parts).await?;
                 Err(ApiError::not_found())
             }
         }
