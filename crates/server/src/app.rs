@@ -24,6 +24,7 @@ use wakepost_store::{Store, StoreError};
 use crate::api::{self, KeptKeySet, KeptStats, hash_key, new_key};
 use crate::config::{self, Config, MasterKeySource};
 use crate::context::{Context, Hub, NoHub};
+use crate::dashboard;
 use crate::directory::{Directory, MANY_NODES_TTL};
 use crate::edge::{self, Faults, Rates, Rejections};
 use crate::executors::Places;
@@ -146,7 +147,9 @@ impl App {
         if let Some(postgres) = self.postgres {
             tracker.spawn(keep_partitions(context.clone(), postgres));
         }
-        let router = edge::router(context.clone()).merge(api::router(context.clone()));
+        let api = api::router(context.clone());
+        let pages = dashboard::router(context.clone(), api.clone());
+        let router = edge::router(context.clone()).merge(pages).merge(api);
         let grace = context.config.shutdown_grace;
         listener::serve(
             self.listener,

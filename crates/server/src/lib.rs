@@ -11,6 +11,7 @@ pub mod chains;
 pub mod cli;
 pub mod config;
 pub mod context;
+pub mod dashboard;
 pub mod dead_letters;
 pub mod deliveries;
 pub mod demo;

@@ -58,7 +58,8 @@ use utoipa_axum::routes;
 
 use crate::context::Context;
 
-pub use auth::{hash_key, new_key};
+pub use auth::{Caller, hash_key, new_key};
+pub use call::read as read_body;
 pub use error::ApiError;
 pub use key_set::Kept as KeptKeySet;
 pub use stats::Kept as KeptStats;
@@ -176,7 +177,6 @@ fn routes() -> OpenApiRouter<Arc<Context>> {
         .nest("/api/v1", api)
         .merge(by_platform())
         .routes(routes!(event_links::show))
-        .routes(routes!(portal::page))
         .routes(routes!(key_set::show))
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))

@@ -1,0 +1,216 @@
+// What makes pages live. Everything works without it, by reload.
+
+const $ = (selector, within = document) => within.querySelector(selector);
+const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
+
+// Copying.
+function showCopyButtons(within) {
+  for (const button of $$("[data-copy]", within)) button.hidden = false;
+}
+async function copy(button) {
+  const text = button.dataset.copy;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Pages without TLS have no clipboard of that kind.
+    const field = document.createElement("textarea");
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+  button.classList.add("copied");
+  setTimeout(() => button.classList.remove("copied"), 1200);
+}
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (button) copy(button);
+  // Only one sheet is open, and a click beside it closes it.
+  for (const sheet of $$("details.act[open], details.switch[open]")) {
+    if (!sheet.contains(event.target)) sheet.open = false;
+  }
+});
+showCopyButtons(document);
+
+// Colours.
+const theme = $("[data-theme-switch]");
+if (theme) {
+  theme.hidden = false;
+  theme.addEventListener("click", () => {
+    const root = document.documentElement;
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    try {
+      localStorage.setItem("wakepost-theme", root.dataset.theme);
+    } catch {
+      // It lasts until the next page then.
+    }
+  });
+}
+
+// Choosing rows.
+function countChosen() {
+  for (const bulk of $$("[data-bulk]")) {
+    const chosen = $$("input[name=id]:checked").length;
+    $("[data-chosen]", bulk).textContent = chosen === 0 ? "all that match" : `${chosen} chosen`;
+  }
+}
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-all]")) {
+    for (const box of $$("input[name=id]")) box.checked = event.target.checked;
+  }
+  if (event.target.matches("[data-go]")) event.target.form.requestSubmit();
+  countChosen();
+});
+countChosen();
+
+// Keys.
+const places = { o: "overview", i: "inbox", j: "jobs", a: "approvals", d: "dead-letters", s: "sources", w: "webhooks" };
+let going = 0;
+let at = -1;
+function move(by) {
+  const rows = $$("tbody tr").filter((row) => $("a.row", row));
+  if (rows.length === 0) return;
+  for (const row of rows) row.classList.remove("at");
+  at = Math.min(Math.max(at + by, 0), rows.length - 1);
+  rows[at].classList.add("at");
+  rows[at].scrollIntoView({ block: "nearest" });
+}
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape") {
+    for (const open of $$("details.act[open], details.switch[open]")) open.open = false;
+    if (event.target.matches("input")) event.target.blur();
+    return;
+  }
+  if (event.target.closest("input, select, textarea, dialog")) return;
+  if (Date.now() - going < 1500 && places[event.key]) {
+    going = 0;
+    const place = $$(".rail a").find((link) => new URL(link.href).pathname === (event.key === "o" ? "/" : `/${places[event.key]}`));
+    if (place) location.href = place.href;
+    return;
+  }
+  switch (event.key) {
+    case "/":
+      $("[data-search]")?.focus();
+      event.preventDefault();
+      break;
+    case "g":
+      going = Date.now();
+      break;
+    case "j":
+      move(1);
+      break;
+    case "k":
+      move(-1);
+      break;
+    case "Enter":
+      if (!event.target.closest("a, button, summary")) $("tr.at a.row")?.click();
+      break;
+    case "r": {
+      const replay = $("details.act[data-key=r]");
+      if (replay) {
+        replay.open = true;
+        $("input:not([type=hidden])", replay)?.focus();
+        event.preventDefault();
+      }
+      break;
+    }
+    case "?":
+      $("#help")?.showModal();
+      break;
+  }
+});
+
+// Being live: the page is read anew, and what changed takes the place of what was there. Rows keep their place.
+const live = $("[data-live]");
+let waiting = null;
+let paused = false;
+let unseen = 0;
+
+function isBusy() {
+  return paused || $("details.act[open]") || $("input[name=id]:checked") || document.hidden;
+}
+async function refresh() {
+  waiting = null;
+  if (isBusy()) return later(2000);
+  let fresh;
+  try {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    if (!answer.ok) return;
+    fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  } catch {
+    return;
+  }
+  if (isBusy()) return later(2000);
+  for (const part of $$("[data-part]")) {
+    const other = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
+    if (other && other.innerHTML !== part.innerHTML) {
+      part.innerHTML = other.innerHTML;
+      showCopyButtons(part);
+    }
+  }
+  const body = $("tbody[data-rows]");
+  const rows = fresh.querySelector("tbody[data-rows]");
+  if (body && rows) exchange(body, rows);
+  else if (!body !== !rows) location.reload();
+}
+function exchange(body, rows) {
+  const known = new Map($$("tr", body).map((row) => [row.dataset.id, row]));
+  const arrived = [];
+  for (const row of $$("tr", rows)) {
+    const old = known.get(row.dataset.id);
+    if (!old) arrived.push(row);
+    else if (old.innerHTML !== row.innerHTML) {
+      old.innerHTML = row.innerHTML;
+      showCopyButtons(old);
+    }
+  }
+  if (arrived.length === 0) return;
+  const scrolled = scrollY > 200;
+  const height = document.documentElement.scrollHeight;
+  for (const row of arrived.reverse()) {
+    row.classList.add("new");
+    showCopyButtons(row);
+    body.prepend(row);
+  }
+  if (at >= 0) at += arrived.length;
+  if (scrolled) {
+    scrollBy(0, document.documentElement.scrollHeight - height);
+    tell(unseen + arrived.length);
+  }
+}
+function tell(number) {
+  unseen = number;
+  const pill = $("[data-pill]");
+  if (!pill) return;
+  pill.hidden = number === 0;
+  pill.textContent = `${number} new`;
+}
+function later(ms) {
+  waiting ??= setTimeout(refresh, ms);
+}
+if (live) {
+  const rows = $("tbody[data-rows]");
+  rows?.addEventListener("mouseenter", () => (paused = true));
+  rows?.addEventListener("mouseleave", () => (paused = false));
+  $("[data-pill]")?.addEventListener("click", () => {
+    tell(0);
+    scrollTo({ top: 0, behavior: "smooth" });
+  });
+  addEventListener("scroll", () => scrollY < 50 && tell(0), { passive: true });
+  const dot = $("[data-dot]");
+  if (live.dataset.live === "poll") {
+    dot?.classList.add("on");
+    setInterval(() => later(0), 5000);
+  } else {
+    const stream = new EventSource(live.dataset.live);
+    stream.onopen = () => dot?.classList.add("on");
+    stream.onerror = () => dot?.classList.remove("on");
+    stream.addEventListener("received", () => later(400));
+    // What changes without a new event shows within a few seconds too.
+    setInterval(() => later(0), 8000);
+    addEventListener("pagehide", () => stream.close());
+  }
+}

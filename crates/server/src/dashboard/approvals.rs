@@ -1,0 +1,66 @@
+//! What waits for a person to say yes or no.
+
+use askama::Template;
+use axum::response::Response;
+use futures_util::future::try_join_all;
+
+use super::calls::{List, Trouble};
+use super::desk::Desk;
+use super::frame::Frame;
+use super::job::{Proposal, proposals};
+use super::payload::visible;
+use super::pieces::{Empty, Id, When};
+use super::shapes::Job;
+
+/// How many are shown at once; the next ones come when these are decided.
+const SHOWN: &str = "25";
+
+#[derive(Template)]
+#[template(path = "approvals.html")]
+struct Page {
+    frame: Frame,
+    waiting: Vec<Waiting>,
+    empty: Empty,
+}
+
+struct Waiting {
+    job: Job,
+    kind: String,
+    subject: String,
+    id: Id,
+    when: When,
+    proposals: Vec<Proposal>,
+}
+
+/// The list.
+pub async fn list(desk: Desk) -> Result<Response, Trouble> {
+    let asked = [("status", "awaiting_approval"), ("limit", SHOWN)];
+    let (jobs, frame) = tokio::try_join!(
+        desk.api.get::<List<Job>>("/jobs", &asked),
+        Frame::new(&desk, "Approvals", "approvals")
+    )?;
+    let whole = jobs.data.iter().map(|job| {
+        let path = format!("/jobs/{}", job.id);
+        let api = desk.api.clone();
+        async move { api.get::<Job>(&path, []).await }
+    });
+    let whole = try_join_all(whole).await?;
+    let waiting = whole.into_iter().map(|job| Waiting {
+        kind: visible(&job.kind),
+        subject: visible(job.subject.as_deref().unwrap_or_default()),
+        id: Id::link(&job.id, frame.to(&format!("/jobs/{}", job.id))),
+        when: When::of(job.created_at, frame.now),
+        proposals: proposals(&frame, &job),
+        job,
+    });
+    let page = Page {
+        waiting: waiting.collect(),
+        empty: Empty::new(
+            "Nothing waits for you",
+            "Effects of sources in draft mode are proposed here before they happen. To have a source ask first:",
+            "webhookctl sources create stripe --mode draft",
+        ),
+        frame,
+    };
+    Ok(page.frame.answer(&page))
+}

@@ -1,0 +1,16 @@
+//! The inbox as it fills, for the page's script.
+
+use axum::response::Response;
+
+use super::calls::Trouble;
+use super::desk::Desk;
+
+/// What the page filters by.
+const FILTERS: [&str; 7] = ["source", "provider", "type", "status", "subject", "q", "thread"];
+
+/// Events as they arrive: the API's own stream, in the name of whoever signed in.
+pub async fn inbox(desk: Desk) -> Result<Response, Trouble> {
+    let filters: Vec<(&str, &str)> =
+        FILTERS.iter().map(|name| (*name, desk.parameter(name))).collect();
+    desk.api.open("/inbox/stream", &filters).await
+}

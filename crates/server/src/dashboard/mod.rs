@@ -1,0 +1,96 @@
+//! The dashboard: pages for operators at `/`, and for subscribers behind their portal links.
+//!
+//! It is one more client of the API. Every page asks the API's own routes, in this process and in the name of whoever
+//! signed in, so that roles, tenants, audit and refusals are the API's; it reads no table and makes no move by itself.
+//! Pages are rendered here and work without script; a small script makes them live.
+
+mod act;
+mod answer;
+mod approvals;
+mod assets;
+mod audit;
+mod calls;
+mod dead_letters;
+mod delivery;
+mod desk;
+mod event;
+mod event_types;
+mod frame;
+mod icon;
+mod inbox;
+mod job;
+mod jobs;
+mod keys;
+mod live;
+mod overview;
+mod payload;
+mod pieces;
+mod plot;
+mod portal;
+mod published;
+mod search;
+mod session;
+mod shapes;
+mod sources;
+mod tenants;
+mod timeline;
+mod webhooks;
+mod words;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+
+use crate::context::Context;
+
+/// What the pages need: the server, and its API to ask.
+pub struct Dashboard {
+    context: Arc<Context>,
+    api: Router,
+}
+
+/// All pages. `api` is asked in process.
+pub fn router(context: Arc<Context>, api: Router) -> Router {
+    Router::new()
+        .route("/", get(overview::page))
+        .route("/sign-in", get(session::page).post(session::sign_in))
+        .route("/sign-out", post(session::sign_out))
+        .route("/assets/{name}", get(assets::show))
+        .route("/search", get(search::find))
+        .route("/live/inbox", get(live::inbox))
+        .route("/inbox", get(inbox::list))
+        .route("/inbox/{id}", get(event::page))
+        .route("/inbox/{id}/raw", get(event::raw))
+        .route("/inbox/{id}/replay", post(event::replay))
+        .route("/jobs", get(jobs::list))
+        .route("/jobs/{id}", get(job::page))
+        .route("/jobs/{id}/{act}", post(job::act))
+        .route("/jobs/{id}/effects/{key}/resolve", post(job::resolve))
+        .route("/approvals", get(approvals::list))
+        .route("/dead-letters", get(dead_letters::list).post(dead_letters::act))
+        .route("/dead-letters/export", get(dead_letters::export))
+        .route("/dead-letters/{id}/replay", post(dead_letters::replay))
+        .route("/sources", get(sources::list).post(sources::create))
+        .route("/sources/new", get(sources::new))
+        .route("/sources/{id}", get(sources::page))
+        .route("/sources/{id}/{act}", post(sources::act))
+        .route("/webhooks", get(webhooks::list).post(webhooks::create))
+        .route("/webhooks/new", get(webhooks::new))
+        .route("/webhooks/{id}", get(webhooks::page))
+        .route("/webhooks/{id}/{act}", post(webhooks::act))
+        .route("/deliveries/{id}", get(delivery::page))
+        .route("/deliveries/{id}/replay", post(delivery::replay))
+        .route("/events", get(published::list).post(published::publish))
+        .route("/events/{id}", get(published::page))
+        .route("/event-types", get(event_types::list).post(event_types::create))
+        .route("/event-types/{name}", get(event_types::page))
+        .route("/event-types/{name}/delete", post(event_types::remove))
+        .route("/tenants", get(tenants::list).post(tenants::create))
+        .route("/tenants/{slug}", post(tenants::update))
+        .route("/keys", get(keys::list).post(keys::create))
+        .route("/keys/{id}/revoke", post(keys::revoke))
+        .route("/audit", get(audit::list))
+        .merge(portal::routes())
+        .with_state(Arc::new(Dashboard { context, api }))
+}

@@ -1,0 +1,96 @@
+//! The subscriber's portal: the pages about webhooks, behind a signed link instead of a session.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use http::{StatusCode, Uri};
+use tower::ServiceExt;
+
+use super::calls::Trouble;
+use super::session::{Session, Visit};
+use super::{Dashboard, delivery, event_types, webhooks};
+use crate::api::Caller;
+
+/// Where portal links lead.
+pub fn routes() -> Router<Arc<Dashboard>> {
+    Router::new().route("/p/{token}", any(enter_at_once)).route("/p/{token}/{*rest}", any(enter))
+}
+
+/// The pages that a subscriber has.
+fn pages() -> Router<Arc<Dashboard>> {
+    Router::new()
+        .route("/", get(webhooks::list))
+        .route("/webhooks", get(webhooks::list).post(webhooks::create))
+        .route("/webhooks/new", get(webhooks::new))
+        .route("/webhooks/{id}", get(webhooks::page))
+        .route("/webhooks/{id}/{act}", post(webhooks::act))
+        .route("/deliveries/{id}", get(delivery::page))
+        .route("/deliveries/{id}/replay", post(delivery::replay))
+        .route("/event-types", get(event_types::list))
+        .route("/event-types/{name}", get(event_types::page))
+        .fallback(|| async { Trouble::new(StatusCode::NOT_FOUND, "there is no such page") })
+}
+
+async fn enter_at_once(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path(token): Path<String>,
+    request: Request,
+) -> Response {
+    visit(dashboard, token, request).await
+}
+
+async fn enter(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((token, _)): Path<(String, String)>,
+    request: Request,
+) -> Response {
+    visit(dashboard, token, request).await
+}
+
+/// Opens a page in the name of the link, as if it stood at the root.
+async fn visit(dashboard: Arc<Dashboard>, token: String, request: Request) -> Response {
+    let Some(session) = visitor(&dashboard, &token).await else {
+        let detail = "This link is not good, or not any more. Ask for a new one where you got it.";
+        return Trouble::new(StatusCode::NOT_FOUND, detail).into_response();
+    };
+    let Some(uri) = within(request.uri(), &format!("/p/{token}")) else {
+        return Trouble::new(StatusCode::NOT_FOUND, "there is no such page").into_response();
+    };
+    // Without what the routes on the way here made of the old address.
+    let (parts, body) = request.into_parts();
+    let mut request = Request::new(body);
+    *request.method_mut() = parts.method;
+    *request.uri_mut() = uri;
+    *request.headers_mut() = parts.headers;
+    request.extensions_mut().insert(session);
+    match pages().with_state(dashboard).oneshot(request).await {
+        Ok(answer) => answer,
+        Err(never) => match never {},
+    }
+}
+
+async fn visitor(dashboard: &Dashboard, token: &str) -> Option<Session> {
+    let context = &dashboard.context;
+    let (tenant, until) = context.tokens.read_portal(token, context.now())?;
+    let tenant = context.directory.tenant(tenant).await.ok()??;
+    let name = match tenant.settings.name.is_empty() {
+        true => tenant.slug.clone(),
+        false => tenant.settings.name.clone(),
+    };
+    Some(Session {
+        caller: Caller::visitor(token, tenant.id),
+        csrf: context.tokens.form(token),
+        visit: Some(Visit { prefix: format!("/p/{token}"), tenant: name, until }),
+    })
+}
+
+fn within(uri: &Uri, prefix: &str) -> Option<Uri> {
+    let rest = uri.path_and_query()?.as_str().strip_prefix(prefix)?;
+    match rest.starts_with('/') {
+        true => rest.parse().ok(),
+        false => format!("/{rest}").parse().ok(),
+    }
+}

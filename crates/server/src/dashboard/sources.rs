@@ -1,0 +1,301 @@
+//! Sources: where webhooks come from, what is missing, what was refused, and the address to paste at the provider.
+
+use askama::Template;
+use axum::extract::Path;
+use axum::response::Response;
+use http::{Method, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::act;
+use super::calls::{List, Trouble, part};
+use super::desk::{Desk, Form};
+use super::frame::Frame;
+use super::payload::{Payload, visible};
+use super::pieces::{Act, Command, Empty, Field, Id, Mark, When};
+use super::shapes::{Provider, Receipt, Source};
+
+#[derive(Template)]
+#[template(path = "sources.html")]
+struct ListPage {
+    frame: Frame,
+    rows: Vec<Row>,
+    more: Option<String>,
+    empty: Empty,
+}
+
+struct Row {
+    to: String,
+    name: String,
+    provider: String,
+    mark: Mark,
+    missing: String,
+    short: Id,
+    unsigned: bool,
+    when: When,
+}
+
+/// The list.
+pub async fn list(desk: Desk) -> Result<Response, Trouble> {
+    let cursor = desk.parameter("cursor");
+    let (sources, frame) = tokio::try_join!(
+        desk.api.get::<List<Source>>("/sources", [("cursor", cursor)]),
+        Frame::new(&desk, "Sources", "sources")
+    )?;
+    let row = |source: Source| Row {
+        to: frame.to(&format!("/sources/{}", source.id)),
+        name: visible(source.name.as_deref().unwrap_or(&source.provider)),
+        provider: source.provider,
+        mark: Mark::of(&source.status),
+        missing: source.missing_settings.join(", "),
+        short: Id::of(&source.id),
+        unsigned: source.unsigned,
+        when: When::of(source.created_at, frame.now),
+    };
+    let page = ListPage {
+        rows: sources.data.into_iter().map(row).collect(),
+        more: sources.next_cursor.map(|cursor| frame.to(&format!("/sources?cursor={cursor}"))),
+        empty: Empty::new(
+            "No sources yet",
+            "A source is one webhook at one provider: it has an address of its own, and a secret that signs what comes.",
+            "webhookctl sources create github --name shop",
+        ),
+        frame,
+    };
+    Ok(page.frame.answer(&page))
+}
+
+#[derive(Template)]
+#[template(path = "source_new.html")]
+struct NewPage {
+    frame: Frame,
+    providers: Vec<Provider>,
+    chosen: Option<Provider>,
+}
+
+/// The form for a new one: first the provider, then what it needs.
+pub async fn new(desk: Desk) -> Result<Response, Trouble> {
+    let (providers, frame) = tokio::try_join!(
+        desk.api.get::<List<Provider>>("/providers", []),
+        Frame::new(&desk, "New source", "sources")
+    )?;
+    let (mut chosen, others) = (None, providers.data);
+    let mut providers = Vec::new();
+    for provider in others {
+        match provider.name == desk.parameter("provider") {
+            true => chosen = Some(provider),
+            false => providers.push(provider),
+        }
+    }
+    let page = NewPage { providers, chosen, frame };
+    Ok(page.frame.answer(&page))
+}
+
+/// Makes one, and shows its address and its secret, once.
+pub async fn create(desk: Desk, form: Form) -> Result<Response, Trouble> {
+    let mut body = act::fields(&form, &["provider", "name", "secret", "mode"]);
+    let settings: Map<String, Value> = form
+        .starting_with("setting.")
+        .filter(|(_, value)| !value.trim().is_empty())
+        .map(|(name, value)| (name.to_owned(), json!(value.trim())))
+        .collect();
+    if !settings.is_empty() {
+        act::put(&mut body, "settings", Value::Object(settings));
+    }
+    if !form.get("unsigned").is_empty() {
+        act::put(&mut body, "unsigned", json!(true));
+    }
+    let made = desk.api.create("/sources", &body, form.get("once")).await?;
+    let id = made["id"].as_str().unwrap_or_default().to_owned();
+    let secret = made["secret"].as_str().map(ToOwned::to_owned);
+    let told = "Made. Paste its address, and its secret if it has one, at the provider.";
+    show(desk, &id, Shown { secret, told: Some(told.to_owned()), answer: None }).await
+}
+
+#[derive(Template)]
+#[template(path = "source.html")]
+struct OnePage {
+    frame: Frame,
+    source: Source,
+    name: String,
+    mark: Mark,
+    id: Id,
+    when: When,
+    address: Command,
+    secret: Option<Command>,
+    told: Option<String>,
+    answer: Option<Payload>,
+    acts: Vec<Act>,
+    error: Option<String>,
+    receipts: Vec<ReceiptRow>,
+    facts: Vec<(String, String)>,
+    inbox: String,
+    commands: Vec<Command>,
+}
+
+struct ReceiptRow {
+    mark: Mark,
+    detail: String,
+    address: String,
+    event: Option<Id>,
+    when: When,
+}
+
+/// What was just done to a source.
+#[derive(Default)]
+struct Shown {
+    secret: Option<String>,
+    told: Option<String>,
+    answer: Option<Value>,
+}
+
+/// The page of a source.
+pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Trouble> {
+    show(desk, &id, Shown::default()).await
+}
+
+async fn show(desk: Desk, id: &str, shown: Shown) -> Result<Response, Trouble> {
+    let path = format!("/sources/{}", part(id));
+    let (receipts_path, status_path) = (format!("{path}/receipts"), format!("{path}/status"));
+    let (source, receipts, status, providers, frame) = tokio::try_join!(
+        desk.api.get::<Source>(&path, []),
+        desk.api.get::<List<Receipt>>(&receipts_path, [("limit", "20")]),
+        desk.api.get::<Value>(&status_path, []),
+        desk.api.get::<List<Provider>>("/providers", []),
+        Frame::new(&desk, "Source", "sources")
+    )?;
+    let provider = providers.data.into_iter().find(|provider| provider.name == source.provider);
+    let samples = provider.map(|provider| provider.samples).unwrap_or_default();
+    let page = OnePage {
+        name: visible(source.name.as_deref().unwrap_or(&source.provider)),
+        mark: Mark::of(&source.status),
+        id: Id::of(&source.id),
+        when: When::of(source.created_at, frame.now),
+        address: Command::new("address", source.ingest_url.clone()),
+        secret: shown.secret.map(|secret| Command::new("secret", secret)),
+        told: shown.told,
+        answer: shown.answer.map(|answer| Payload::json(&answer)),
+        acts: acts(&frame, &source, samples),
+        error: status["error"].as_str().map(visible),
+        receipts: receipts.data.into_iter().map(|receipt| receipt_row(&frame, receipt)).collect(),
+        facts: facts(&source),
+        inbox: frame.to(&format!("/inbox?source={}", source.id)),
+        commands: vec![
+            frame.curl("GET", &path, ""),
+            frame.ctl(&format!("sources show {}", source.id)),
+            frame.ctl(&format!("trigger {} --source {}", source.provider, source.id)),
+        ],
+        source,
+        frame,
+    };
+    Ok(page.frame.answer(&page))
+}
+
+fn receipt_row(frame: &Frame, receipt: Receipt) -> ReceiptRow {
+    ReceiptRow {
+        mark: Mark::of(&receipt.verdict),
+        detail: visible(&receipt.class.or(receipt.detail).unwrap_or_default()),
+        address: receipt.address.unwrap_or_default(),
+        event: receipt.event_id.map(|id| Id::link(&id, frame.to(&format!("/inbox/{id}")))),
+        when: When::of(receipt.received_at, frame.now),
+    }
+}
+
+fn acts(frame: &Frame, source: &Source, samples: Vec<String>) -> Vec<Act> {
+    if !frame.may_operate {
+        return Vec::new();
+    }
+    let to = |what: &str| format!("/sources/{}/{what}", source.id);
+    let mut test = frame.act(
+        "Send a test event",
+        &to("test"),
+        "Sends a realistic event, really signed, to this source. It makes a job like any other.",
+    );
+    test.style = "main";
+    if !samples.is_empty() {
+        let samples: Vec<&str> = samples.iter().map(String::as_str).collect();
+        test.fields.push(Field::choice("event_type", "Event", &samples));
+    }
+    let mut acts = vec![test];
+    if source.has_secret {
+        let mut rotate = frame.act("Rotate secret", &to("rotate"), "Makes a new secret, shown once. The old one is good for another day, so that the provider can be changed in between.");
+        rotate.hidden.push(("grace_s", "86400".to_owned()));
+        acts.push(rotate);
+    }
+    acts.push(match source.enabled {
+        true => frame.act(
+            "Disable",
+            &to("disable"),
+            "The source answers 404 to everything until it is enabled again.",
+        ),
+        false => frame.act("Enable", &to("enable"), "The source takes events again."),
+    });
+    let mut delete = frame.act(
+        "Delete",
+        &to("delete"),
+        "The source is gone for good, and its address with it. Events that it took stay.",
+    );
+    delete.style = "danger";
+    acts.push(delete);
+    acts
+}
+
+/// What is set, in the API's own words.
+fn facts(source: &Source) -> Vec<(String, String)> {
+    let skip = ["settings", "label", "updated_at", "tenant"];
+    let told = source.rest.iter().filter(|(name, value)| {
+        let is_empty = value.is_null()
+            || value.as_array().is_some_and(Vec::is_empty)
+            || value.as_object().is_some_and(Map::is_empty);
+        !is_empty && !skip.contains(&name.as_str())
+    });
+    let text = |value: &Value| match value {
+        Value::String(text) => visible(text),
+        other => visible(&other.to_string()),
+    };
+    let mut facts: Vec<(String, String)> = vec![
+        ("mode".to_owned(), source.mode.clone()),
+        ("priority".to_owned(), source.priority.clone()),
+    ];
+    if let Some(executor) = &source.executor {
+        facts.push(("executor".to_owned(), visible(&executor.to_string())));
+    }
+    if let Some(until) = source.previous_expires_at {
+        facts.push(("old secret good until".to_owned(), until.to_string()));
+    }
+    facts.extend(told.map(|(name, value)| (name.replace('_', " "), text(value))));
+    facts
+}
+
+/// Does something to a source.
+pub async fn act(
+    desk: Desk,
+    Path((id, what)): Path<(String, String)>,
+    form: Form,
+) -> Result<Response, Trouble> {
+    let path = format!("/sources/{}", part(&id));
+    match what.as_str() {
+        "enable" | "disable" => {
+            desk.api.post(&format!("{path}/{what}"), &act::nothing()).await?;
+            let told = if what == "enable" { "Enabled." } else { "Disabled." };
+            Ok(desk.done(&path, told))
+        }
+        "delete" => {
+            desk.api.send(Method::DELETE, &path, &act::nothing(), None).await?;
+            Ok(desk.done("/sources", "Deleted."))
+        }
+        "rotate" => {
+            let body = json!({"grace_s": form.get("grace_s").parse::<u64>().unwrap_or(86_400)});
+            let made = desk.api.post(&format!("{path}/rotate"), &body).await?;
+            let secret = made["secret"].as_str().map(ToOwned::to_owned);
+            let told = "Rotated. Paste the new secret at the provider; the old one is good for another day.";
+            show(desk, &id, Shown { secret, told: Some(told.to_owned()), answer: None }).await
+        }
+        "test" => {
+            let body = act::fields(&form, &["event_type"]);
+            let answer = desk.api.post(&format!("{path}/test"), &body).await?;
+            let told = "Sent. This is what the provider would have been answered:".to_owned();
+            show(desk, &id, Shown { secret: None, told: Some(told), answer: Some(answer) }).await
+        }
+        _ => Err(Trouble::new(StatusCode::NOT_FOUND, "there is no such action")),
+    }
+}
