@@ -6,6 +6,7 @@ use anyhow::{Context, ensure};
 use xtask::process::{self, cargo, cargo_has};
 
 use super::addresses::Addresses;
+use super::browser::Browser;
 use super::crash::Crash;
 use super::powercut::Powercut;
 use super::sdk_check::SdkCheck;
@@ -28,7 +29,7 @@ struct Step {
     run: fn() -> anyhow::Result<()>,
 }
 
-/// The list of steps. Short forms of further commands (fuzzing, benchmarks, the dashboard in a browser) join it as those
+/// The list of steps. Short forms of further commands (fuzzing, benchmarks) join it as those
 /// commands come to be. Crashes are in theirs, on the debug build that the tests have just used.
 const STEPS: &[Step] = &[
     Step { name: "format", run: format },
@@ -40,6 +41,7 @@ const STEPS: &[Step] = &[
     Step { name: "tests", run: tests },
     Step { name: "addresses", run: Addresses::short },
     Step { name: "our SDKs", run: own_sdks::test },
+    Step { name: "dashboard", run: Browser::check },
     Step { name: "crashes", run: Crash::short },
     Step { name: "replay storm", run: Storm::short },
     Step { name: "power cuts", run: Powercut::short },

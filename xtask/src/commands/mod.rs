@@ -2,6 +2,7 @@
 
 mod addresses;
 mod bench;
+mod browser;
 mod ci;
 mod crash;
 mod postgres;
@@ -20,6 +21,7 @@ pub enum Command {
     Powercut(powercut::Powercut),
     Storm(storm::Storm),
     Bench(bench::Bench),
+    Browser(browser::Browser),
     Addresses(addresses::Addresses),
     SdkCheck(sdk_check::SdkCheck),
     SdkKills(sdk_kills::SdkKills),
@@ -36,6 +38,7 @@ impl Command {
             Self::Powercut(command) => command.run(),
             Self::Storm(command) => command.run(),
             Self::Bench(command) => command.run(),
+            Self::Browser(command) => command.run(),
             Self::Addresses(command) => command.run(),
             Self::SdkCheck(command) => command.run(),
             Self::SdkKills(command) => command.run(),

@@ -1,0 +1,390 @@
+// What an operator does with the dashboard, button by button, and what must have come of it.
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { api, until } from "./seed.mjs";
+
+export async function buttons({ browser, open, signIn, url, key, made, receiver, shots, looks }) {
+  const call = api(url, key);
+  let count = 0;
+  const step = async (name, page, run) => {
+    try {
+      await run();
+      await page.inspect();
+    } catch (error) {
+      await page.screenshot({ path: join(shots, "failed.png"), fullPage: true }).catch(() => {});
+      throw new Error(`${name}: ${error.message}`);
+    }
+    count++;
+  };
+  const must = (held, what) => {
+    if (!held) throw new Error(what);
+  };
+  /** Opens a button's sheet, fills it in and sends it. */
+  const press = async (page, label, fields = {}, within = "body") => {
+    const sheet = page.locator(`${within} details.act:has(> summary:text-is("${label}"))`).first();
+    await sheet.locator("summary").click();
+    for (const [name, value] of Object.entries(fields)) {
+      const field = sheet.locator(`[name="${name}"]`);
+      if ((await field.evaluate((node) => node.tagName)) === "SELECT") await field.selectOption(value);
+      else await field.fill(value);
+    }
+    await Promise.all([page.waitForNavigation(), sheet.locator("button:not(.copy)").last().click()]);
+  };
+  const told = (page) => page.locator(".flash").first().innerText();
+  const text = (page) => page.locator("main").innerText();
+
+  for (const look of [looks[0], looks[2]]) {
+    const page = await open(browser, look);
+    const on = (name) => `${name}, ${look.name}`;
+
+    await step(on("a wrong key is refused in words"), page, async () => {
+      page.expected = "401";
+      await signIn(page, url, "wpk_wrong");
+      must((await told(page)).includes("No live key"), await told(page));
+    });
+    await step(on("signing in leads to the page that was asked for"), page, async () => {
+      await page.goto(`${url}/jobs?status=held`);
+      await page.fill("input[name=key]", key);
+      await Promise.all([page.waitForNavigation(), page.click("button.main")]);
+      page.expected = null;
+      must(page.url().endsWith("/jobs?status=held"), page.url());
+      const [cookie] = (await page.context().cookies()).filter((cookie) => cookie.name === "wakepost_session");
+      must(cookie.httpOnly && cookie.sameSite === "Strict", JSON.stringify(cookie));
+    });
+    await step(on("an event is replayed with a note"), page, async () => {
+      await page.goto(`${url}/inbox/${made.hostile}`);
+      await press(page, "Replay", { note: `again on ${look.name}`, scope: "same" });
+      must((await told(page)).includes("Replayed"), await told(page));
+      const trail = await call("GET", "/audit?limit=5");
+      must(trail.data.some((entry) => entry.note === `again on ${look.name}`), "the audit trail has the note");
+    });
+    await step(on("its job is cancelled"), page, async () => {
+      await page.goto(`${url}/inbox/${made.hostile}`);
+      await press(page, "Cancel", { note: "not now" });
+      await page.goto(`${url}/inbox/${made.hostile}`);
+      must((await text(page)).includes("Cancelled"), "the event page says so");
+    });
+    await step(on("an effect in doubt is resolved"), page, async () => {
+      await page.goto(`${url}/jobs/${made.jobs.held}`);
+      if (look !== looks[0]) return;
+      await press(page, "Resolve", { outcome: "not_done", note: "the bank says no" });
+      must((await told(page)).includes("Resolved"), await told(page));
+      const job = await call("GET", `/jobs/${made.jobs.held}`);
+      must(job.effects.every((effect) => effect.state !== "in_doubt"), JSON.stringify(job.effects));
+      if (job.status === "held") await press(page, "Release", { note: "go on" });
+      must((await call("GET", `/jobs/${made.jobs.held}`)).status !== "held", "it goes on");
+    });
+    await step(on("a proposal is decided"), page, async () => {
+      const [approve, word] = look === looks[0] ? ["Approve", "Approved"] : ["Reject", "Rejected"];
+      if (look !== looks[0]) {
+        await call("POST", `/sources/${made.stripe.id}/test`, {});
+        const [job] = (await call("POST", "/jobs/lease", { worker: "worker-8", wait_s: 5, sources: [made.stripe.id] })).jobs;
+        await call("POST", `/jobs/${job.id}/effects`, { lease_token: job.lease_token, key: "refund:ch_9", description: "refund" });
+      }
+      await page.goto(`${url}/approvals`);
+      await press(page, approve, { note: "looked at it" });
+      must((await told(page)).includes(word), await told(page));
+      must((await call("GET", "/jobs?status=awaiting_approval")).data.length === 0, "nothing waits any more");
+    });
+    await step(on("a job is replayed from its page, by key"), page, async () => {
+      const dead = (await call("GET", "/dead-letters?kind=job&limit=1")).data[0];
+      await page.goto(`${url}/jobs/${dead.id}`);
+      if (look === looks[0]) {
+        await page.keyboard.press("r");
+        await page.keyboard.type("by key");
+        await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+      } else await press(page, "Replay", { note: "by hand" });
+      must((await told(page)).includes("Replayed"), await told(page));
+      must((await call("GET", `/jobs/${dead.id}`)).replayed_as, "the old one names the new one");
+    });
+    await step(on("chosen dead letters are replayed"), page, async () => {
+      await page.goto(`${url}/dead-letters?kind=delivery`);
+      const box = page.locator("input[name=id]").first();
+      const id = await box.getAttribute("value");
+      await box.check();
+      must((await page.locator("[data-chosen]").innerText()).startsWith("1 "), "the count is shown");
+      await page.fill("input[name=note]", "chosen");
+      await Promise.all([page.waitForNavigation(), page.click("button[value=replay]")]);
+      must((await told(page)).includes("Replayed 1 dead letter"), await told(page));
+      must((await call("GET", `/deliveries/${id}`)).replayed_as, "it was replayed");
+    });
+    await step(on("dead letters are exported"), page, async () => {
+      await page.goto(`${url}/dead-letters?kind=delivery`);
+      const [file] = await Promise.all([page.waitForEvent("download"), page.click("text=Export")]);
+      const lines = readFileSync(await file.path(), "utf8").trim().split("\n");
+      must(lines.length > 0 && lines.every((line) => JSON.parse(line).id), "JSON Lines");
+    });
+    await step(on("all that match are replayed, after it said how many"), page, async () => {
+      await page.goto(`${url}/dead-letters?kind=delivery`);
+      await page.fill("input[name=note]", "all of them");
+      await Promise.all([page.waitForNavigation(), page.click("button[value=replay]")]);
+      must(/Replay \d+ dead letter/.test(await text(page)), await text(page));
+      await page.screenshot({ path: join(shots, `sure-${look.name}.png`) });
+      await Promise.all([page.waitForNavigation(), page.click("main form button.main")]);
+      const operation = /op_\w+/.exec(await told(page))[0];
+      await until("the bulk replay", async () => (await call("GET", `/operations/${operation}`)).status !== "running");
+    });
+    await step(on("dead letters are purged"), page, async () => {
+      const dead = await until("dead letters", async () => {
+        const found = (await call("GET", "/dead-letters?kind=delivery")).data;
+        return found.length > 0 && found;
+      });
+      await page.goto(`${url}/dead-letters?kind=delivery`);
+      await page.fill("input[name=note]", "old");
+      await page.click(`details.act > summary:text-is("Purge")`);
+      await Promise.all([page.waitForNavigation(), page.click("button[value=purge]")]);
+      await Promise.all([page.waitForNavigation(), page.click("main form button.danger")]);
+      must((await told(page)).includes("Under way"), await told(page));
+      await until("the purge", async () => !(await call("GET", "/dead-letters?kind=delivery&limit=500")).data.some((letter) => letter.id === dead[0].id));
+    });
+
+    let source;
+    await step(on("a source is made, and its secret shown once"), page, async () => {
+      await page.goto(`${url}/sources`);
+      await Promise.all([page.waitForNavigation(), page.click("text=New source")]);
+      await Promise.all([page.waitForNavigation(), page.click("a.chip:text-is('GitHub')")]);
+      await page.fill("input[name=name]", `made on ${look.name}`);
+      await Promise.all([page.waitForNavigation(), page.click("main form button.main")]);
+      const secret = await page.locator(".secret code").innerText();
+      must(secret.length > 20, secret);
+      source = (await call("GET", "/sources?limit=1")).data[0].id;
+      await page.goto(`${url}/sources/${source}`);
+      must(!(await page.content()).includes(secret), "the secret is not shown again");
+    });
+    await step(on("it is sent a test event"), page, async () => {
+      await press(page, "Send a test event", { event_type: "issues.opened" });
+      must((await text(page)).includes("event_id"), await text(page));
+      must((await call("GET", `/inbox?source=${source}`)).data.length === 1, "it is in the inbox");
+    });
+    await step(on("its secret is rotated"), page, async () => {
+      await press(page, "Rotate secret");
+      must((await page.locator(".secret code").innerText()).length > 20, "a new secret");
+    });
+    await step(on("it is disabled, enabled and deleted"), page, async () => {
+      await page.goto(`${url}/sources/${source}`);
+      await press(page, "Disable");
+      must((await call("GET", `/sources/${source}`)).enabled === false, "disabled");
+      await press(page, "Enable");
+      must((await call("GET", `/sources/${source}`)).enabled === true, "enabled");
+      await press(page, "Delete");
+      must(!(await call("GET", "/sources?limit=200")).data.some((each) => each.id === source), "deleted");
+    });
+
+    await step(on("a webhook lives its life"), page, async () => {
+      await page.goto(`${url}/webhooks/new`);
+      await page.fill("input[name=url]", `${receiver}/in`);
+      await page.fill("input[name=events]", "invoice.*");
+      await page.check("input[value='order.created']");
+      await Promise.all([page.waitForNavigation(), page.click("main form button.main")]);
+      must((await page.locator(".secret code").innerText()).startsWith("whsec_"), "a secret");
+      const [webhook] = (await call("GET", "/webhooks?limit=1")).data;
+      must(webhook.events.length === 2, JSON.stringify(webhook.events));
+      await page.goto(`${url}/webhooks/${webhook.id}`);
+      await press(page, "Test");
+      must((await text(page)).includes("200"), await text(page));
+      await press(page, "Rotate secret");
+      must((await page.locator(".secret code").innerText()).startsWith("whsec_"), "a new secret");
+      await page.goto(`${url}/webhooks/${webhook.id}`);
+      const status = async () => (await call("GET", `/webhooks/${webhook.id}`)).status;
+      for (const [label, then] of [["Pause", "paused"], ["Resume", "active"], ["Disable", "disabled"], ["Enable", "active"]]) {
+        await press(page, label);
+        must((await status()) === then, `${label}: ${await status()}`);
+      }
+      await press(page, "Recover", { since: "24 hours" });
+      must((await told(page)).includes("Under way"), await told(page));
+      await press(page, "Delete");
+      must(!(await call("GET", "/webhooks?limit=200")).data.some((each) => each.id === webhook.id), "deleted");
+    });
+    await step(on("a delivery is sent again"), page, async () => {
+      const { data } = await call("GET", `/webhooks/${made.webhook.id}/deliveries?status=succeeded&limit=1`);
+      await page.goto(`${url}/deliveries/${data[0].id}`);
+      await press(page, "Send again", { note: "they lost it" });
+      must((await told(page)).includes("sent again"), await told(page));
+      must(page.url() !== `${url}/deliveries/${data[0].id}`, "it leads to the new one");
+    });
+    await step(on("an event is published by hand"), page, async () => {
+      await page.goto(`${url}/events`);
+      await page.click("summary:has-text('Publish one by hand')");
+      await page.fill("details input[name=type]", "order.created");
+      await page.fill("details textarea", `{"id": "by hand on ${look.name}"}`);
+      await Promise.all([page.waitForNavigation(), page.click("details button.main")]);
+      must((await text(page)).includes(`by hand on ${look.name}`), await text(page));
+    });
+    await step(on("a type is added and deleted"), page, async () => {
+      await page.goto(`${url}/event-types`);
+      await page.click("summary:has-text('Add a type')");
+      await page.fill("details input[name=name]", `made.${look.name.replace("-", "_")}`);
+      await Promise.all([page.waitForNavigation(), page.click("details button.main")]);
+      must((await told(page)).includes("Added"), await told(page));
+      await press(page, "Delete");
+      must((await told(page)).includes("Deleted"), await told(page));
+    });
+    await step(on("a tenant is made, changed and looked at"), page, async () => {
+      const slug = `made-${look.name}`;
+      await page.goto(`${url}/tenants`);
+      await page.click("summary:has-text('New tenant')");
+      await page.fill("details.card input[name=slug]", slug);
+      await page.fill("details.card input[name=name]", "Made by hand");
+      await Promise.all([page.waitForNavigation(), page.click("details.card button.main")]);
+      await press(page, "Change", { weight: "3", concurrency: "5" }, `tr:has(a:text-is("${slug}"))`);
+      const tenant = await call("GET", `/tenants/${slug}`);
+      must(tenant.weight === 3 && tenant.concurrency === 5, JSON.stringify(tenant));
+      await page.click(".switch > summary");
+      await Promise.all([page.waitForNavigation(), page.click(`.switch a:has-text("${slug}")`)]);
+      must(page.url().includes(`tenant=${slug}`), page.url());
+      await Promise.all([page.waitForNavigation(), page.click(".rail a:has-text('Jobs')")]);
+      must(page.url().includes(`tenant=${slug}`), "links stay with the tenant");
+    });
+    let made_key;
+    await step(on("a key is made, opens the dashboard, and is revoked"), page, async () => {
+      await page.goto(`${url}/keys`);
+      await page.click("summary:has-text('New key')");
+      await page.fill("details.card input[name=name]", `for ${look.name}`);
+      await page.selectOption("details.card select[name=role]", "viewer");
+      await page.fill("details.card input[name=days]", "7");
+      await Promise.all([page.waitForNavigation(), page.click("details.card button.main")]);
+      made_key = await page.locator(".secret code").innerText();
+      const viewer = await open(browser, look);
+      await signIn(viewer, url, made_key);
+      await viewer.goto(`${url}/jobs/${made.jobs.retrying}`);
+      must((await viewer.locator("details.act").count()) === 0, "a viewer has no buttons");
+      viewer.expected = "403";
+      const refused = await viewer.evaluate(async (path) => {
+        const csrf = document.querySelector("input[name=csrf]").value;
+        return (await fetch(path, { method: "POST", body: new URLSearchParams({ csrf, note: "x" }) })).status;
+      }, `/jobs/${made.jobs.retrying}/cancel`);
+      must(refused === 403, `a viewer's cancel: ${refused}`);
+      await page.goto(`${url}/keys`);
+      await press(page, "Revoke", {}, `tr:has-text("for ${look.name}")`);
+      viewer.expected = "401";
+      must((await viewer.goto(`${url}/jobs`)).status() === 401, "revoked at once, also in a session");
+      await viewer.context().close();
+    });
+    await step(on("the search finds by id and by text"), page, async () => {
+      await page.goto(`${url}/`);
+      await page.fill("[data-search]", made.jobs.retrying);
+      await Promise.all([page.waitForNavigation(), page.press("[data-search]", "Enter")]);
+      must(page.url().endsWith(`/jobs/${made.jobs.retrying}`), page.url());
+      await page.fill("[data-search]", "github:issue");
+      await Promise.all([page.waitForNavigation(), page.press("[data-search]", "Enter")]);
+      must((await page.locator("tbody tr").count()) > 0, "events by subject");
+    });
+    await step(on("the inbox is live"), page, async () => {
+      await page.goto(`${url}/inbox`);
+      await page.waitForSelector(".live.on");
+      const before = await page.locator("tbody tr").first().getAttribute("data-id");
+      await call("POST", `/sources/${made.github.id}/test`, {});
+      await page.waitForFunction((id) => document.querySelector("tbody tr").dataset.id !== id, before, { timeout: 10_000 });
+    });
+    await step(on("new rows are told of to those who scrolled"), page, async () => {
+      await page.evaluate(() => scrollTo(0, 600));
+      await page.mouse.move(5, 5);
+      await call("POST", `/sources/${made.github.id}/test`, {});
+      await page.waitForSelector("[data-pill]:not([hidden])", { timeout: 10_000 });
+      must((await page.locator("[data-pill]").innerText()).endsWith("new"), "so many new");
+      await page.click("[data-pill]");
+    });
+    await step(on("ids are copied"), page, async () => {
+      await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin: url });
+      await page.goto(`${url}/inbox/${made.twice}`);
+      await page.locator("h1 ~ p [data-copy]").first().click();
+      must((await page.evaluate(() => navigator.clipboard.readText())) === made.twice, "the whole id");
+    });
+    await step(on("another filter is another address, and back works"), page, async () => {
+      await page.goto(`${url}/inbox`);
+      await Promise.all([page.waitForNavigation(), page.click("a.chip:text-is('succeeded')")]);
+      must(page.url().includes("status=succeeded"), page.url());
+      await Promise.all([page.waitForNavigation(), page.selectOption("select[name=source]", made.github.id)]);
+      must(page.url().includes("status=succeeded") && page.url().includes(made.github.id), page.url());
+      await page.goBack();
+      must(!page.url().includes(made.github.id), page.url());
+    });
+    await step(on("the colours are switched, and stay"), page, async () => {
+      const theme = () => page.evaluate(() => document.documentElement.dataset.theme);
+      await page.click("[data-theme-switch]");
+      const chosen = await theme();
+      await page.reload();
+      must((await theme()) === chosen && chosen !== undefined, `${chosen}`);
+      await page.click("[data-theme-switch]");
+    });
+    if (look === looks[0]) {
+      await step("the keys do what the help says", page, async () => {
+        await page.goto(`${url}/`);
+        await page.keyboard.press("g");
+        await Promise.all([page.waitForNavigation(), page.keyboard.press("i")]);
+        must(page.url().endsWith("/inbox"), page.url());
+        await page.keyboard.press("j");
+        await page.keyboard.press("j");
+        await page.keyboard.press("k");
+        const id = await page.locator("tr.at").getAttribute("data-id");
+        await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
+        must(page.url().includes(id), page.url());
+        await page.keyboard.press("/");
+        must(await page.evaluate(() => document.activeElement.matches("[data-search]")), "/ goes to the search");
+        await page.keyboard.press("Escape");
+        await page.keyboard.press("?");
+        must(await page.locator("#help").isVisible(), "? shows the help");
+        await page.screenshot({ path: join(shots, "help-light.png") });
+        await page.keyboard.press("Escape");
+      });
+    }
+    await step(on("a form without its token is refused"), page, async () => {
+      page.expected = "403";
+      const refused = await page.evaluate(async (path) => (await fetch(path, { method: "POST", body: new URLSearchParams({ note: "x" }) })).status, `/jobs/${made.jobs.retrying}/cancel`);
+      must(refused === 403, `${refused}`);
+      page.expected = null;
+    });
+    await step(on("a subscriber looks after a webhook by a link"), page, async () => {
+      const link = await call("POST", "/portal-links", { tenant: "acme" });
+      const visitor = await open(browser, look);
+      await visitor.goto(link.url);
+      must((await visitor.locator("main").innerText()).includes("No webhooks yet"), "empty at first");
+      await visitor.screenshot({ path: join(shots, `portal-empty-${look.name}.png`) });
+      await Promise.all([visitor.waitForNavigation(), visitor.click("text=New webhook")]);
+      await visitor.fill("input[name=url]", `${receiver}/in`);
+      await visitor.fill("input[name=events]", "order.*");
+      await Promise.all([visitor.waitForNavigation(), visitor.click("main form button.main")]);
+      must((await visitor.locator(".secret code").innerText()).startsWith("whsec_"), "a secret");
+      const [webhook] = (await call("GET", "/webhooks?tenant=acme&limit=1")).data;
+      await call("POST", "/events?tenant=acme", { type: "order.created", data: { id: "ord_p" } });
+      await until("the delivery", async () => (await call("GET", `/webhooks/${webhook.id}/deliveries?tenant=acme&status=succeeded`)).data.length > 0);
+      await visitor.goto(`${link.url}/webhooks/${webhook.id}`);
+      await visitor.screenshot({ path: join(shots, `portal-webhook-${look.name}.png`), fullPage: true });
+      await press(visitor, "Test");
+      await Promise.all([visitor.waitForNavigation(), visitor.click("tbody a.row")]);
+      must(visitor.url().includes("/p/"), "it stays behind the link");
+      await visitor.goto(`${link.url}/event-types`);
+      await visitor.inspect();
+      visitor.expected = "401";
+      must((await visitor.goto(`${url}/inbox`)).status() === 401, "the link opens nothing else");
+      visitor.expected = "404";
+      must((await visitor.goto(`${link.url}/jobs`)).status() === 404, "nor behind it");
+      must((await visitor.goto(`${link.url}x`)).status() === 404, "a link that was changed is not good");
+      await visitor.goto(`${link.url}/webhooks/${webhook.id}`);
+      await press(visitor, "Delete");
+      await visitor.inspect();
+      await visitor.context().close();
+    });
+    await step(on("signing out ends it"), page, async () => {
+      await page.goto(`${url}/inbox`);
+      await Promise.all([page.waitForNavigation(), page.click("text=Sign out")]);
+      page.expected = "401";
+      must((await page.goto(`${url}/inbox`)).status() === 401, "signed out");
+    });
+    await page.context().close();
+  }
+
+  const plain = await open(browser, looks[0], { javaScriptEnabled: false });
+  await step("it works without script", plain, async () => {
+    await signIn(plain, url, key);
+    for (const path of ["/", "/inbox", `/inbox/${made.twice}`, "/jobs", "/dead-letters", "/webhooks"]) {
+      must((await plain.goto(url + path)).status() === 200, path);
+    }
+    await plain.goto(`${url}/inbox/${made.twice}`);
+    await press(plain, "Replay", { note: "without script" });
+    must((await told(plain)).includes("Replayed"), await told(plain));
+  });
+  await plain.context().close();
+  return count;
+}
