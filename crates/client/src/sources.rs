@@ -104,6 +104,9 @@ pub struct Source {
     /// The networks it accepts from; empty: any.
     #[serde(deserialize_with = "null_as_default")]
     pub allow_from: Vec<String>,
+    /// What of its payloads is hidden, as JSON pointers.
+    #[serde(deserialize_with = "null_as_default")]
+    pub redact: Vec<String>,
     /// When it was made.
     pub created_at: Option<String>,
     /// When it was last changed.

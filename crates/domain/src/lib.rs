@@ -28,6 +28,7 @@ pub mod ports;
 pub mod publication;
 pub mod rate;
 pub mod receipt;
+pub mod redaction;
 pub mod run;
 pub mod schedule;
 pub mod sequence;

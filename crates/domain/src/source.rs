@@ -108,6 +108,8 @@ pub struct SourceConfig {
     pub budget: Option<Budget>,
     /// The networks its requests must come from; empty: any.
     pub allow_from: Vec<String>,
+    /// What of its payloads nobody sees who may not read the raw bytes.
+    pub redact: Vec<String>,
     /// Who answers for it: alerts name them.
     pub owner: Option<String>,
     /// Whether an administrator of all tenants set the executor's URL, which may then be private.
@@ -155,6 +157,7 @@ impl Default for SourceConfig {
             rate_per_s: None,
             budget: None,
             allow_from: Vec::new(),
+            redact: Vec::new(),
             owner: None,
             executor_trusted: false,
             callback_url: None,

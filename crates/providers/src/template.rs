@@ -62,6 +62,14 @@ impl Template {
         }
     }
 
+    /// The JSON pointers in it.
+    pub fn pointers(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Pointer(pointer) => Some(pointer.as_str()),
+            Piece::Literal(_) | Piece::Header(_) => None,
+        })
+    }
+
     /// The text for one event of a request; `None` where a place cannot be filled, or it gets too long.
     pub fn fill(
         &self,

@@ -236,7 +236,7 @@ async fn new_event(
         livemode: item.livemode,
     };
     let body = publication::envelope(head, &item.data, item.previous_attributes.as_deref());
-    let content = Content::encode(&HeaderMap::new(), &[], body.as_bytes(), None);
+    let content = Content::encode(&HeaderMap::new(), &[], &[], body.as_bytes(), None);
     let key = context.vault.key(tenant.id).await?;
     let mut dedup = Vec::new();
     if let Some(key) = &item.dedup_key {

@@ -17,8 +17,8 @@ use wakepost_domain::executor::BUDGET_S_MAX;
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN};
 use wakepost_domain::work::WorkKind as Kind;
 use wakepost_domain::{
-    access, approval, backoff, budget, cron, effect, event_type, limits, receipt, run, thread,
-    webhook, work,
+    access, approval, backoff, budget, cron, effect, event_type, limits, receipt, redaction, run,
+    thread, webhook, work,
 };
 
 macro_rules! described {
@@ -90,6 +90,9 @@ described! {
         .pattern(Some("^[a-z][a-z0-9_]*(\\.[a-z][a-z0-9_]*)+$"));
     Name: bounded("A free name of visible characters.", limits::NAME_CHARS_MAX);
     Key: bounded("A key or subject of visible characters.", limits::KEY_CHARS_MAX);
+    RedactionRule: text("A JSON pointer in which `*` stands for all members or elements; empty: the whole payload.")
+        .max_length(Some(redaction::RULE_BYTES_MAX))
+        .pattern(Some("^(/([^/~]|~[01])*)*$"));
     Note: bounded("Who does it, and why. It stays in the audit trail.", limits::NOTE_CHARS_MAX);
     Attempts: whole("How often it may be tried.", 1, u64::from(limits::ATTEMPTS_MAX));
     Backoff: ArrayBuilder::new()

@@ -4,6 +4,7 @@ mod content;
 mod envelope;
 mod history;
 mod leased;
+mod redacted;
 mod waiting;
 mod work;
 

@@ -149,6 +149,9 @@ pub struct SourceFields {
     /// The networks it accepts from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_from: Vec<String>,
+    /// What of its payloads is hidden, as JSON pointers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub redact: Vec<String>,
     /// Further fields of the API, by name; `null` sets one back to its default.
     #[serde(flatten)]
     pub other: Map<String, Value>,

@@ -108,7 +108,7 @@ pub async fn create(At(id): At<String>, call: Call) -> Result<Response, ApiError
         event: event.id,
         body_bytes: i64::try_from(content.body.len()).unwrap_or(i64::MAX),
     };
-    let record = Content::encode(&content.headers, &[], &content.body, None);
+    let record = Content::encode(&content.headers, &[], &[], &content.body, None);
     let key = call.context.vault.key(tenant.id).await?;
     let record = key.seal(Slot::Fixture(fixture.id), &record);
     let view = shown(fixture.clone());

@@ -356,10 +356,16 @@ pub fn pruned() -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "body_pruned", "the event's body is no longer kept")
 }
 
+fn redacted() -> ApiError {
+    let detail = "its source hides parts of it: the raw bytes need an operator's or admin's key";
+    ApiError::new(StatusCode::FORBIDDEN, "redacted", detail)
+}
+
 /// Gives the body, byte for byte.
 ///
 /// Always as a download: it is whatever the sender sent. 404 with the code `body_pruned` once it is no longer
-/// kept.
+/// kept. Nothing is hidden here: where the source has redaction rules only operators and admins get it, and others 403
+/// with the code `redacted`.
 #[utoipa::path(
     get, path = "/inbox/{event_id}/raw", operation_id = "get_event_body", tag = "inbox",
     params(("event_id" = schema::EventId, Path), describe::Tenant),
@@ -373,7 +379,15 @@ pub async fn raw(At(id): At<String>, call: Call) -> Result<Response, ApiError> {
     call.need(Right::Read)?;
     let tenant = call.tenant().await?;
     let event = find(&call, &tenant, &id).await?;
+    let source = call.context.directory.source(event.source).await?;
+    let may_see_all = call.need(Right::Operate).is_ok();
+    if !may_see_all && source.as_ref().is_some_and(|live| !live.redaction.is_empty()) {
+        return Err(redacted());
+    }
     let content = Content::of(&call.context, &event).await?.ok_or_else(pruned)?;
+    if !may_see_all && source.is_none() && !content.redact.is_empty() {
+        return Err(redacted());
+    }
     call.no_query()?;
     let mut response = content.body.into_response();
     let headers = response.headers_mut();

@@ -140,6 +140,8 @@ pub struct SourceView {
     owner: Option<String>,
     /// The networks its requests must come from; empty: any.
     allow_from: Vec<String>,
+    /// What of its payloads is hidden, as JSON pointers.
+    redact: Vec<String>,
     /// When it was made.
     #[schema(value_type = schema::Timestamp)]
     created_at: Timestamp,
@@ -205,6 +207,7 @@ async fn shown(context: &Context, live: &LiveSource) -> Result<SourceView, ApiEr
         budget: config.budget,
         owner: config.owner,
         allow_from: config.allow_from,
+        redact: config.redact,
         created_at,
         updated_at,
         secret: None,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use wakepost_domain::Timestamp;
+use wakepost_domain::redaction::Redaction;
 use wakepost_domain::source::{Source, SourceSecrets};
 use wakepost_domain::thread::ThreadPolicy;
 use wakepost_domain::work::Priority;
@@ -48,6 +49,8 @@ pub struct LiveSource {
     pub sequence_by: Option<Template>,
     /// What makes a newer one supersede a queued older one.
     pub coalesce_by: Option<Template>,
+    /// What it hides of its payloads.
+    pub redaction: Redaction,
     /// What is kept of its registration at the provider.
     pub registration: Option<Value>,
     /// When that ends unless it is renewed.
@@ -82,6 +85,8 @@ impl LiveSource {
         let order_by = pointer("order_by", &record.config.order_by)?;
         let sequence_by = pointer("sequence_by", &record.config.sequence_by)?;
         let coalesce_by = pointer("coalesce_by", &record.config.coalesce_by)?;
+        let redaction = Redaction::read(&record.config.redact)
+            .map_err(|_| damaged("its redaction rules cannot be read"))?;
         let mut settings = record.config.settings.clone();
         settings.extend(secrets.settings.clone());
         Ok(LiveSource {
@@ -93,6 +98,7 @@ impl LiveSource {
             order_by,
             sequence_by,
             coalesce_by,
+            redaction,
             registration: None,
             expires_at: None,
             networks,

@@ -183,8 +183,13 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
     let mapped = mapped.unwrap_or_else(|()| unmapped());
     let lineage = chains::lineage(context, live.source.tenant, &passed.headers).await?;
     let hidden = live.hidden(passed.now);
-    let content =
-        Content::encode(&passed.headers, &hidden, &passed.body, passed.fetched.as_deref());
+    let content = Content::encode(
+        &passed.headers,
+        &hidden,
+        &live.source.config.redact,
+        &passed.body,
+        passed.fetched.as_deref(),
+    );
     let shared = (mapped.len() > 1).then(|| EventId(context.new_id()));
     let mut events = Vec::with_capacity(mapped.len());
     let mut lanes = Vec::with_capacity(mapped.len());
@@ -211,7 +216,10 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
         let content = part.is_none().then(|| live.key.seal(Slot::Content(id), &content));
         let dedup_until = passed.now.after(dedup_window(context, live));
         let dedup = dedup_keys(passed, &mapped, part);
-        let event = event(passed, id, part, mapped, route);
+        let mut event = event(passed, id, part, mapped, route);
+        if !live.redaction.is_empty() {
+            redact(&mut event, live, &request, usize::from(index));
+        }
         // Each may turn out to be a duplicate, and leave a receipt of its own.
         let receipt = match index {
             0 => passed.receipt.clone(),
@@ -271,6 +279,16 @@ fn event(passed: &Passed, id: EventId, part: Option<Part>, mapped: Mapped, route
         latency_us: passed.receipt.latency_us,
         part,
         signature: passed.signature,
+    }
+}
+
+/// What an event is found by is stored in the clear and shown in lists: what its source hides must not stand there. A
+/// subject is left out, since two that are hidden are not the same.
+fn redact(event: &mut Event, live: &LiveSource, request: &Request<'_>, part: usize) {
+    let hidden = live.redaction.apply(&mut live.provider.data(request, part));
+    hidden.hide(&mut event.dedup_key);
+    for shown in [&mut event.subject, &mut event.thread] {
+        shown.take_if(|text| hidden.is_in(text));
     }
 }
 

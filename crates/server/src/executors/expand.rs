@@ -79,7 +79,9 @@ async fn expand(context: &Arc<Context>, item: &Pushed) -> Result<Finished> {
     let thread_of = |fetched: &[u8]| {
         let request = Request { fetched: Some(fetched), ..content.as_request() };
         let mapped = live.provider.map(&request, &live.settings).ok()?.into_iter().next()?;
-        Some(thread::searched(&mapped.message?.thread_id))
+        let thread = thread::searched(&mapped.message?.thread_id);
+        let hidden = live.redaction.apply(&mut live.provider.data(&request, 0));
+        (!hidden.is_in(&thread)).then_some(thread)
     };
     let whole = |fetched: &[u8], ignored| Finished::Expanded {
         expanded: Expanded {

@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use wakepost_domain::event::Event;
+use wakepost_domain::redaction::Redaction;
 use wakepost_providers::Request;
 use wakepost_store::vault::Slot;
 use wakepost_store::{Result, StoreError};
@@ -17,7 +18,12 @@ pub struct Content {
     pub body: Vec<u8>,
     /// What was fetched because of it.
     pub fetched: Option<Vec<u8>>,
+    /// What its source hid of payloads when it came, for when that source is gone.
+    pub redact: Vec<String>,
 }
+
+/// Where the rules stand in a record, beside the headers. No sender's header of this name is kept.
+static RULES: HeaderName = HeaderName::from_static("wakepost-redact");
 
 /// Headers that are never stored.
 const DROPPED: [HeaderName; 3] =
@@ -41,18 +47,29 @@ impl Content {
     pub fn encode(
         headers: &HeaderMap,
         secrets: &[&str],
+        redact: &[String],
         body: &[u8],
         fetched: Option<&[u8]>,
     ) -> Vec<u8> {
         let kept = |(name, value): &(&HeaderName, &HeaderValue)| {
-            !DROPPED.contains(name) && !secrets.iter().any(|secret| shows(value, secret))
+            !DROPPED.contains(name)
+                && **name != RULES
+                && !secrets.iter().any(|secret| shows(value, secret))
         };
-        record(headers.iter().filter(kept), body, fetched)
+        let rules = (!redact.is_empty()).then(|| written(redact));
+        let rules = rules.iter().map(|rules| (&RULES, rules));
+        record(headers.iter().filter(kept).chain(rules), body, fetched)
     }
 
     /// The record of a request that was stored before, with what was fetched since.
     pub fn encode_with(&self, fetched: &[u8]) -> Vec<u8> {
-        record(self.headers.iter(), &self.body, Some(fetched))
+        Content::encode(&self.headers, &[], &self.redact, &self.body, Some(fetched))
+    }
+
+    /// What its source hid of payloads when it came.
+    pub fn redaction(&self) -> Redaction {
+        // Rules were checked before they were stored; whatever these are, they do not show more.
+        Redaction::read(&self.redact).unwrap_or_else(|_| Redaction::everything())
     }
 
     /// The request as its provider's adapter reads it.
@@ -87,7 +104,11 @@ impl Content {
             let value = HeaderValue::from_bytes(&line[colon + 1..]).map_err(|_| damaged())?;
             headers.append(name, value);
         }
-        Ok(Content { headers, body: body.to_vec(), fetched })
+        let redact = match headers.remove(&RULES) {
+            Some(rules) => serde_json::from_slice(rules.as_bytes()).map_err(|_| damaged())?,
+            None => Vec::new(),
+        };
+        Ok(Content { headers, body: body.to_vec(), fetched, redact })
     }
 }
 
@@ -119,6 +140,11 @@ fn record<'h>(
     record
 }
 
+fn written(redact: &[String]) -> HeaderValue {
+    let text = serde_json::to_string(redact).expect("rules are plain data");
+    HeaderValue::from_bytes(text.as_bytes()).expect("rules have no control characters")
+}
+
 /// Whether a header's value is the secret, or ends with it behind a prefix such as `Bearer`.
 fn shows(value: &HeaderValue, secret: &str) -> bool {
     let (value, secret) = (value.as_bytes(), secret.as_bytes());
@@ -137,6 +163,7 @@ mod tests {
             values in prop::collection::vec("[ -~\\x80-\\xff]{0,20}", 0..5),
             body: Vec<u8>,
             fetched: Option<Vec<u8>>,
+            redact in prop::collection::vec("(/[a-zü\"*~0]{0,9}){0,3}", 0..3),
         ) {
             let mut headers = HeaderMap::new();
             for value in &values {
@@ -144,9 +171,9 @@ mod tests {
                     headers.append("x-value", value);
                 }
             }
-            let record = Content::encode(&headers, &[], &body, fetched.as_deref());
+            let record = Content::encode(&headers, &[], &redact, &body, fetched.as_deref());
             let content = Content::decode(&record).unwrap();
-            prop_assert_eq!(&content, &Content { headers, body, fetched });
+            prop_assert_eq!(&content, &Content { headers, body, fetched, redact });
             let more = Content::decode(&content.encode_with(b"more")).unwrap();
             prop_assert_eq!(more, Content { fetched: Some(b"more".to_vec()), ..content });
         }
@@ -160,9 +187,11 @@ mod tests {
         headers.insert("x-kept", HeaderValue::from_static("yes"));
         headers.insert("x-token", HeaderValue::from_static("the secret itself"));
         headers.insert("x-other", HeaderValue::from_static("Token the secret itself"));
+        headers.insert("wakepost-redact", HeaderValue::from_static("not ours"));
         let secrets = ["another", "the secret itself"];
-        let content = Content::decode(&Content::encode(&headers, &secrets, b"", None)).unwrap();
-        assert_eq!(content.headers.len(), 1);
+        let record = Content::encode(&headers, &secrets, &[], b"", None);
+        let content = Content::decode(&record).unwrap();
+        assert_eq!((content.headers.len(), content.redact.len()), (1, 0));
     }
 
     #[test]

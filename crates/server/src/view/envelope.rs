@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 use wakepost_domain::event::Event;
+use wakepost_domain::redaction::REDACTED;
 
-use super::Content;
+use super::{Content, redacted};
 use crate::directory::LiveSource;
 
 /// What agents and operators read about an event. Without its body or its source, which may be gone, the
@@ -16,9 +17,20 @@ pub fn envelope(
 ) -> Value {
     let part = event.part.map_or(0, |part| usize::from(part.index));
     let request = content.map(Content::as_request);
-    let mapped = source.zip(request).and_then(|(source, request)| {
-        let events = source.provider.map(&request, &source.settings).ok()?;
-        events.into_iter().nth(part)
+    let mut data = request.map(|request| match source {
+        Some(source) => source.provider.data(&request, part),
+        None => wakepost_providers::data(&request),
+    });
+    let hidden = match (source, content) {
+        (Some(source), _) => data.as_mut().map(|data| source.redaction.apply(data)),
+        // The rules of a source that is gone are those that the request was stored with.
+        (None, Some(content)) => data.as_mut().map(|data| content.redaction().apply(data)),
+        (None, None) => None,
+    };
+    let hidden = hidden.unwrap_or_default();
+    let mapped = source.zip(request).and_then(|(source, request)| match &data {
+        Some(data) if !hidden.is_empty() => redacted::map(source, &request, part, data, &hidden),
+        _ => redacted::map_whole(source, &request, part),
     });
     let mut mapped = mapped.unwrap_or_default();
     if let Some(actor) = mapped.actor.as_mut().filter(|_| !event.verified) {
@@ -27,6 +39,9 @@ pub fn envelope(
     let order_key = source.zip(request).and_then(|(source, request)| {
         source.order_by.as_ref()?.fill(source.provider, &request, part)
     });
+    let shown = |text: Option<&str>| {
+        text.map(|text| if hidden.is_in(text) { REDACTED } else { text }.to_owned())
+    };
     json!({
         "event_id": event.id,
         "source": event.source,
@@ -36,17 +51,14 @@ pub fn envelope(
         "occurred_at": event.occurred_at,
         "received_at": event.received_at,
         "payload_hash": format!("sha256:{}", hex::encode(event.payload_hash)),
-        "dedup_key": event.dedup_key,
-        "order_key": order_key,
+        "dedup_key": shown(Some(&event.dedup_key)),
+        "order_key": shown(order_key.as_deref()),
         "provider_request_id": mapped.provider_request_id,
         "verified": event.verified,
         "body_signed": source.map(|source| event.verified && source.facts.signs_body),
         "actor": mapped.actor,
         "subject": mapped.subject,
         "message": mapped.message,
-        "data": request.map(|request| match source {
-            Some(source) => source.provider.data(&request, part),
-            None => wakepost_providers::data(&request),
-        }),
+        "data": data,
     })
 }

@@ -58,6 +58,9 @@ pub struct FieldFlags {
     /// Accept only from this network; may be repeated
     #[arg(long, value_name = "CIDR")]
     allow_from: Vec<String>,
+    /// Hide what is at this JSON pointer in payloads (/customer/email, /items/*/price); may be repeated
+    #[arg(long, value_name = "POINTER")]
+    redact: Vec<String>,
     /// How long a repeat is a duplicate
     #[arg(long, value_name = "SECONDS")]
     dedup_window_s: Option<u64>,
@@ -153,6 +156,7 @@ impl FieldFlags {
             callback_url: self.callback_url,
             budget: self.budget,
             allow_from: self.allow_from,
+            redact: self.redact,
             other: Map::new(),
         })
     }

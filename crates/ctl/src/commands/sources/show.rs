@@ -80,6 +80,7 @@ fn fields(session: &Session, source: &Source) -> Fields {
         .line_if("rate", source.rate_per_s.map(|rate| Cell::new(&format!("{rate} per s"))))
         .line_if("budget", source.budget.as_ref().map(|budget| Cell::new(&budget_words(budget))))
         .line_if("accepts from", list(&source.allow_from))
+        .line_if("hides", list(&source.redact))
         .line_if("created", created.map(|at| Cell::new(&absolute(session.now, at))));
     for (name, value) in &source.settings {
         let value = match value.as_str() {

@@ -13,7 +13,7 @@ use crate::output;
 use crate::session::Session;
 
 /// What has a default to go back to, by the name of its flag.
-const RESETTABLE: [&str; 30] = [
+const RESETTABLE: [&str; 31] = [
     "name",
     "executor",
     "preflight-url",
@@ -26,6 +26,7 @@ const RESETTABLE: [&str; 30] = [
     "rate-per-s",
     "budget",
     "allow-from",
+    "redact",
     "dedup-window-s",
     "dedup-key",
     "dedup-body",

@@ -8,6 +8,7 @@ use wakepost_domain::budget::{Budget, COST_MAX};
 use wakepost_domain::executor::{BUDGET_S_MAX, Executor};
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN, RUN_TIMEOUT_MAX};
 use wakepost_domain::limits;
+use wakepost_domain::redaction::{RULES_MAX, Redaction};
 use wakepost_domain::source::{Source, SourceConfig};
 use wakepost_domain::thread::ThreadPolicy;
 use wakepost_domain::work::Priority;
@@ -165,6 +166,12 @@ pub struct SourceBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Vec<String>>)]
     allow_from: Option<Option<Vec<String>>>,
+    /// What of its payloads nobody sees but operators in the raw bytes, as JSON pointers in which `*` stands for all
+    /// members or elements (`/customer/email`, `/items/*/price`). Not what `order_by`, `coalesce_by` or `dedup_key`
+    /// point at.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<Vec<schema::RedactionRule>>, max_items = 64)]
+    redact: Option<Option<Vec<String>>>,
 }
 
 fn set<T>(place: &mut T, value: Option<T>) {
@@ -239,6 +246,8 @@ impl SourceBody {
         set(&mut target.budget, self.budget);
         set(&mut target.owner, self.owner);
         set(&mut target.allow_from, self.allow_from.map(Option::unwrap_or_default));
+        set(&mut target.redact, self.redact.map(Option::unwrap_or_default));
+        check_redaction(target)?;
         check_order(target)
     }
 
@@ -308,6 +317,31 @@ fn check_pointer(field: &str, pointer: &Option<Option<String>>) -> Result<(), Ap
     Template::pointer(field, pointer)
         .map(|_| ())
         .map_err(|problem| ApiError::field(problem.field, problem.message))
+}
+
+/// Rules that can be read, and hide nothing that events are found or put in order by: that is stored in the clear.
+fn check_redaction(config: &SourceConfig) -> Result<(), ApiError> {
+    if config.redact.len() > RULES_MAX {
+        return Err(ApiError::field("redact", format!("must have at most {RULES_MAX} pointers")));
+    }
+    let redaction = Redaction::read(&config.redact)
+        .map_err(|(index, why)| ApiError::field(format!("redact.{index}"), why))?;
+    let template = |text: &String| Template::read("dedup_key", text).ok();
+    let template = config.dedup_key.as_ref().and_then(template);
+    let pointers = |by: &Option<String>| by.iter().cloned().collect();
+    let used: [(&str, Vec<String>); 4] = [
+        ("order_by", pointers(&config.order_by)),
+        ("sequence_by", pointers(&config.sequence_by)),
+        ("coalesce_by", pointers(&config.coalesce_by)),
+        ("dedup_key", template.iter().flat_map(Template::pointers).map(str::to_owned).collect()),
+    ];
+    for (field, pointers) in used {
+        if let Some(pointer) = pointers.iter().find(|pointer| redaction.covers(pointer)) {
+            let message = format!("hides {pointer}, which {field} needs and shows");
+            return Err(ApiError::field("redact", message));
+        }
+    }
+    Ok(())
 }
 
 /// What must fit together, whichever of it was set now.
