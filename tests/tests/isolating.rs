@@ -206,7 +206,8 @@ fn nowhere(path: &str) -> String {
 }
 
 async fn without_a_live_key_there_is_no_answer_but_401(database: Database) {
-    let gateway = Gateway::start(database).await;
+    let gateway =
+        Gateway::setup(database).setting("WAKEPOST_TRUSTED_PROXIES", "127.0.0.1").start().await;
     let listed = ROUTES.iter().map(|(method, path, ..)| ((*method).to_owned(), (*path).to_owned()));
     let listed: BTreeSet<_> = listed.collect();
     assert_eq!(listed, described(&gateway).await, "a route that no test here judges");
@@ -219,9 +220,14 @@ async fn without_a_live_key_there_is_no_answer_but_401(database: Database) {
         admin.with_key(&nearly),
         admin.with_key("wpj_AAAA"),
     ];
-    for (name, path, _, body) in ROUTES {
+    for (index, (name, path, _, body)) in ROUTES.iter().enumerate() {
         for caller in &callers {
-            let answer = call(caller, name, &nowhere(path), body).await;
+            // Each from elsewhere: an address that sends many wrong keys is told to wait.
+            let mut from = http::HeaderMap::new();
+            from.insert("x-forwarded-for", format!("192.0.2.{index}").parse().expect("a value"));
+            let body = (!body.is_empty()).then(|| serde_json::from_str(body).expect("JSON"));
+            let method = name.parse().expect("a method");
+            let answer = caller.call_with(method, &nowhere(path), from, body.as_ref()).await;
             let answer = answer.refuses(401, "unauthorized");
             assert_eq!(answer.header("www-authenticate"), "Bearer", "{name} {path}");
         }

@@ -7,7 +7,7 @@ use crate::lenient::null_as_default;
 use crate::{Call, Client, Nothing, Page, PageQuery};
 
 /// One API key. Its text is in the answer that made it, and never again.
-#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Key {
     /// Its id.
@@ -25,6 +25,8 @@ pub struct Key {
     pub expires_at: Option<String>,
     /// When it was last used.
     pub last_used_at: Option<String>,
+    /// How many calls it may make in a second, on each node.
+    pub rate_per_s: Option<f64>,
     /// When it was revoked.
     pub revoked_at: Option<String>,
     /// The key itself, shown once.
@@ -45,7 +47,7 @@ impl std::fmt::Debug for Key {
 }
 
 /// A key to create.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct NewKey {
     /// Its name for people.
     pub name: String,
@@ -57,6 +59,9 @@ pub struct NewKey {
     /// When it stops working.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
+    /// How many calls it may make in a second, on each node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<f64>,
 }
 
 impl Client {

@@ -93,6 +93,8 @@ pub struct Key {
     pub expires_at: Option<Timestamp>,
     /// When it was last used, to the minute.
     pub last_used_at: Option<Timestamp>,
+    /// How many calls it may make in a second, on each node. `None`: as the server says.
+    pub rate_per_s: Option<f64>,
 }
 
 #[cfg(test)]

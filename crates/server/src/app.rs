@@ -26,11 +26,12 @@ use crate::config::{self, Config, MasterKeySource};
 use crate::context::{Context, Hub, NoHub};
 use crate::dashboard;
 use crate::directory::{Directory, MANY_NODES_TTL};
-use crate::edge::{self, Faults, Rates, Rejections};
+use crate::edge::{self, Faults, Rejections};
 use crate::executors::Places;
 use crate::listener;
 use crate::outbound::{ClientSettings, GuardedClient, Mailer, SystemResolver};
 use crate::queue::Queue;
+use crate::rates::{Rates, Strangers};
 use crate::self_webhook::SelfWebhook;
 use crate::system::{SystemClock, SystemEntropy};
 use crate::telemetry::metrics::Metrics;
@@ -104,6 +105,8 @@ impl App {
             base_url,
             rejections: Rejections::start(ledger.clone(), directory.clone()),
             rates: Rates::default(),
+            key_rates: Rates::default(),
+            strangers: Strangers::default(),
             faults: Faults::default(),
             local_url: local_url(address),
             tokens: Tokens::new(&master),
@@ -295,6 +298,7 @@ async fn add_admin(
         created_at: now,
         expires_at: None,
         last_used_at: None,
+        rate_per_s: None,
     };
     let audit = AuditEntry {
         id: AuditId(Ulid::new(now, entropy)),

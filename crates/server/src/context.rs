@@ -18,10 +18,11 @@ use wakepost_store::vault::Vault;
 use crate::api::{KeptKeySet, KeptStats};
 use crate::config::Config;
 use crate::directory::Directory;
-use crate::edge::{Faults, Rates, Rejections};
+use crate::edge::{Faults, Rejections};
 use crate::executors::Places;
 use crate::outbound::{HttpClient, Mailer};
 use crate::queue::Queue;
+use crate::rates::{Rates, Strangers};
 use crate::self_webhook::SelfWebhook;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::streaks::Streaks;
@@ -102,7 +103,11 @@ pub struct Context {
     /// Where refused requests leave their receipts.
     pub rejections: Rejections,
     /// How many requests sources have taken lately.
-    pub rates: Rates,
+    pub rates: Rates<SourceId>,
+    /// How many calls keys have made lately.
+    pub key_rates: Rates<KeyId>,
+    /// Who sends keys that are none.
+    pub strangers: Strangers,
     /// What providers were answered badly.
     pub faults: Faults,
     /// Successes that no circuit was told of yet.

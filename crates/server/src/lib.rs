@@ -23,6 +23,7 @@ pub mod listener;
 pub mod outbound;
 pub mod publishing;
 pub mod queue;
+pub mod rates;
 pub mod registering;
 pub mod replays;
 pub mod replies;

@@ -1,9 +1,12 @@
 //! Who is calling: a key of ours, a key that lives as long as one lease, or whoever was given a portal link.
 
+use std::net::SocketAddr;
+
 use aws_lc_rs::digest;
-use http::HeaderMap;
+use axum::extract::ConnectInfo;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
+use http::{HeaderMap, StatusCode};
 use wakepost_domain::access::{Reach, Right, Role};
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::ports::Entropy;
@@ -11,6 +14,8 @@ use wakepost_domain::{KeyId, TenantId};
 
 use super::error::ApiError;
 use crate::context::Context;
+use crate::edge::peer;
+use crate::rates::Limit;
 
 /// A caller whose key was checked.
 #[derive(Debug, Clone)]
@@ -25,19 +30,49 @@ pub struct Caller {
     pub ticket: Option<Ticket>,
     /// The key's id, to note its use.
     pub key: Option<KeyId>,
+    /// How many calls it may make in a second, if that is its own.
+    rate_per_s: Option<f64>,
 }
 
 impl Caller {
-    /// Finds out who calls: by the key in the headers, or one whom another part of this server already knows and calls
-    /// for, which no request from outside can bring along.
+    /// Finds out who makes a request. Another part of this server may know already, and call in their name: nothing from
+    /// outside can bring that along. Everybody else shows a key, within the limits: of a key on its calls, of an address
+    /// on wrong keys. A right key is never refused for what others at its address sent.
     pub async fn of(context: &Context, parts: &Parts) -> Result<Caller, ApiError> {
-        match parts.extensions.get::<Caller>() {
-            Some(known) => Ok(known.clone()),
-            None => Caller::find(context, &parts.headers).await,
+        if let Some(known) = parts.extensions.get::<Caller>() {
+            return Ok(known.clone());
         }
+        let found = Caller::find(context, &parts.headers).await;
+        if let Err(refusal) = &found
+            && refusal.status() == StatusCode::UNAUTHORIZED
+            && bearer(&parts.headers).is_some()
+        {
+            Caller::note_stranger(context, parts)?;
+        }
+        let caller = found?;
+        caller.pace(context)?;
+        Ok(caller)
     }
 
-    /// Finds out who calls by the key in the headers.
+    /// Notes that a wrong key came from this address, and refuses where too many did.
+    pub fn note_stranger(context: &Context, parts: &Parts) -> Result<(), ApiError> {
+        let Some(ConnectInfo(peer)) = parts.extensions.get::<ConnectInfo<SocketAddr>>() else {
+            return Ok(());
+        };
+        let trusted = &context.config.trusted_proxies;
+        let noted = context.strangers.note(peer::address(peer.ip(), &parts.headers, trusted));
+        noted.map_err(|wait| ApiError::rate_limited("too many wrong keys came from here", wait))
+    }
+
+    /// Refuses a key that makes more calls than it may.
+    pub fn pace(&self, context: &Context) -> Result<(), ApiError> {
+        let usual = Some(context.config.key_rate_per_s).filter(|rate| *rate > 0.0);
+        let Some((key, rate)) = self.key.zip(self.rate_per_s.or(usual)) else { return Ok(()) };
+        let taken = context.key_rates.take(key, Limit::per_second(rate));
+        taken.map_err(|wait| ApiError::rate_limited("this key makes too many calls", wait))
+    }
+
+    /// Finds out whose key it is.
     pub async fn find(context: &Context, headers: &HeaderMap) -> Result<Caller, ApiError> {
         let secret = bearer(headers).ok_or_else(ApiError::unauthorized)?;
         if let Some(ticket) = context.tokens.read_job_key(secret) {
@@ -47,6 +82,7 @@ impl Caller {
                 reach: Reach::Tenant(ticket.tenant),
                 ticket: Some(ticket),
                 key: None,
+                rate_per_s: None,
             });
         }
         if let Some((tenant, _)) = context.tokens.read_portal(secret, context.now()) {
@@ -63,6 +99,7 @@ impl Caller {
             reach: Reach::Tenant(tenant),
             ticket: None,
             key: None,
+            rate_per_s: None,
         }
     }
 
@@ -78,6 +115,7 @@ impl Caller {
             reach: key.reach,
             ticket: None,
             key: Some(key.id),
+            rate_per_s: key.rate_per_s,
         })
     }
 

@@ -103,7 +103,7 @@ pub struct FieldProblem {
 }
 
 /// Each refusal once: its status, its name, what it means.
-const REFUSALS: [(u16, &str, &str); 10] = [
+const REFUSALS: [(u16, &str, &str); 11] = [
     (400, "Malformed", "The body is cut off (`malformed`) or not JSON (`malformed_json`)."),
     (401, "Unauthorized", "There is no key, or not a live one."),
     (403, "Forbidden", "The key's role, or its reach, does not allow it."),
@@ -117,6 +117,11 @@ const REFUSALS: [(u16, &str, &str); 10] = [
     ),
     (413, "TooLarge", "The body is too large."),
     (422, "Invalid", "A field or parameter is unknown, missing or wrong; `errors` names it."),
+    (
+        429,
+        "RateLimited",
+        "The key makes too many calls, or its address sent too many wrong keys (`rate_limited`).",
+    ),
     (500, "Internal", "Stored data cannot be read; the log says more."),
     (503, "Unavailable", "The store is busy or cannot be reached: try again."),
 ];
@@ -128,7 +133,7 @@ pub fn refusals() -> BTreeMap<String, RefOr<Response>> {
         let response = ResponseBuilder::new().description(about).content(PROBLEM, problem.build());
         let response = match status {
             401 => response.header("WWW-Authenticate", header(Type::String, "`Bearer`.")),
-            503 => response.header("Retry-After", header(Type::Integer, "Seconds to wait.")),
+            429 | 503 => response.header("Retry-After", header(Type::Integer, "Seconds to wait.")),
             _ => response,
         };
         (name.to_owned(), response.build().into())
@@ -165,7 +170,7 @@ macro_rules! sets {
 
 sets! {
     /// What every call with a key can meet.
-    Keyed: [400, 401, 403, 408, 413, 422, 500, 503];
+    Keyed: [400, 401, 403, 408, 413, 422, 429, 500, 503];
     /// What a call without a key, but with a token and a body, can meet.
     Bare: [400, 401, 408, 413, 422, 500, 503];
     /// What a call without a key and a body can meet.

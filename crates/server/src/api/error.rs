@@ -2,11 +2,12 @@
 //! statuses.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 use wakepost_domain::limits::truncate;
 use wakepost_store::StoreError;
@@ -22,12 +23,13 @@ pub struct ApiError {
     code: &'static str,
     detail: String,
     fields: Vec<(String, String)>,
+    retry_after_s: Option<u64>,
 }
 
 impl ApiError {
     /// A refusal with a code and a sentence.
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> ApiError {
-        ApiError { status, code, detail: detail.into(), fields: Vec::new() }
+        ApiError { status, code, detail: detail.into(), fields: Vec::new(), retry_after_s: None }
     }
 
     /// No key, or not a live one.
@@ -66,7 +68,15 @@ impl ApiError {
             code: "invalid_request",
             detail: truncate(&detail, 1000).to_owned(),
             fields,
+            retry_after_s: None,
         }
+    }
+
+    /// Too much in too short a time.
+    pub fn rate_limited(detail: &str, wait: Duration) -> ApiError {
+        let seconds = wait.as_secs_f64().ceil().max(1.0) as u64;
+        let refusal = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail);
+        ApiError { retry_after_s: Some(seconds), ..refusal }
     }
 
     /// The move is not possible now.
@@ -156,6 +166,9 @@ impl IntoResponse for ApiError {
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -164,32 +177,26 @@ impl IntoResponse for ApiError {
 }
 
 /// Without a key nobody learns which routes there are.
-async fn with_key(context: &Context, path: &str, headers: &HeaderMap) -> Result<(), ApiError> {
+async fn with_key(context: &Context, request: Request) -> Result<(), ApiError> {
+    let (parts, _) = request.into_parts();
+    let path = parts.uri.path();
     if path.starts_with("/api/") || path == "/metrics" {
-        Caller::find(context, headers).await?;
+        Caller::of(context, &parts).await?;
     }
     Ok(())
 }
 
 /// No route has this path.
-pub async fn no_such_route(
-    State(context): State<Arc<Context>>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> ApiError {
-    match with_key(&context, uri.path(), &headers).await {
+pub async fn no_such_route(State(context): State<Arc<Context>>, request: Request) -> ApiError {
+    match with_key(&context, request).await {
         Ok(()) => ApiError::not_found(),
         Err(refusal) => refusal,
     }
 }
 
 /// The path has a route, but not with this method.
-pub async fn no_such_method(
-    State(context): State<Arc<Context>>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> ApiError {
-    match with_key(&context, uri.path(), &headers).await {
+pub async fn no_such_method(State(context): State<Arc<Context>>, request: Request) -> ApiError {
+    match with_key(&context, request).await {
         Ok(()) => ApiError::new(
             StatusCode::METHOD_NOT_ALLOWED,
             "method_not_allowed",

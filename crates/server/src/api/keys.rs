@@ -14,7 +14,7 @@ use super::describe::{Conflicting, Idempotent, Keyed, Missing, Tenant};
 use super::error::ApiError;
 use super::once;
 use super::page::{Listed, PageQuery, cut, listed};
-use super::work::check_name;
+use super::work::{check_name, check_rate};
 use crate::context::Context;
 use crate::schema;
 
@@ -32,6 +32,9 @@ struct NewKey {
     /// When it ends by itself.
     #[schema(value_type = Option<schema::Timestamp>)]
     expires_at: Option<Timestamp>,
+    /// How many calls it may make in a second, on each node; more get 429. Left out: as `key_rate_per_s` says.
+    #[schema(exclusive_minimum = 0, maximum = 1000000)]
+    rate_per_s: Option<f64>,
 }
 
 /// An API key.
@@ -57,6 +60,8 @@ struct KeyView {
     /// When it was last used, to the minute.
     #[schema(value_type = Option<schema::Timestamp>)]
     last_used_at: Option<Timestamp>,
+    /// How many calls it may make in a second, on each node; `null`: as the server's setting says.
+    rate_per_s: Option<f64>,
     /// The key itself: only in the answer that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
@@ -78,6 +83,7 @@ async fn shown(context: &Context, key: &Key) -> Result<KeyView, ApiError> {
         created_at: key.created_at,
         expires_at: key.expires_at,
         last_used_at: key.last_used_at,
+        rate_per_s: key.rate_per_s,
         key: None,
     })
 }
@@ -96,6 +102,7 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     let acting = call.tenant().await?;
     let new: NewKey = call.body()?;
     check_name("name", &new.name)?;
+    check_rate("rate_per_s", new.rate_per_s)?;
     if new.expires_at.is_some_and(|end| end <= call.context.now()) {
         return Err(ApiError::field("expires_at", "must be in the future"));
     }
@@ -109,6 +116,7 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
         created_at: call.context.now(),
         expires_at: new.expires_at,
         last_used_at: None,
+        rate_per_s: new.rate_per_s,
     };
     let mut answer = shown(&call.context, &key).await?;
     let once = call.once(acting.id, StatusCode::CREATED, &answer).await?;

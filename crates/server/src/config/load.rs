@@ -72,7 +72,7 @@ const fn secret(name: &'static str, env: &'static [&'static str]) -> Known {
     Known { name, env, default: "", secret: true }
 }
 
-const KNOWN: [Known; 38] = [
+const KNOWN: &[Known] = &[
     known("listen", &["WAKEPOST_LISTEN"], "127.0.0.1:8787"),
     known("data_dir", &["WAKEPOST_DATA_DIR"], "wakepost-data"),
     secret("database_url", &["DATABASE_URL", "WAKEPOST_DATABASE_URL"]),
@@ -85,6 +85,7 @@ const KNOWN: [Known; 38] = [
     known("trusted_proxies", &["WAKEPOST_TRUSTED_PROXIES"], ""),
     known("push_concurrency", &["WAKEPOST_PUSH_CONCURRENCY"], "256"),
     known("connections_max", &["WAKEPOST_CONNECTIONS_MAX"], "10000"),
+    known("key_rate_per_s", &["WAKEPOST_KEY_RATE_PER_S"], "0"),
     known("max_hops", &["WAKEPOST_MAX_HOPS"], "10"),
     known("sweep_after_s", &["WAKEPOST_SWEEP_AFTER_S"], "90"),
     known("shutdown_grace_s", &["WAKEPOST_SHUTDOWN_GRACE_S"], "20"),
@@ -121,7 +122,7 @@ pub fn load(
     let (file, commands) = read_file(flags.file.as_deref())?;
     let mut shown = Vec::new();
     let mut values = BTreeMap::new();
-    for known in &KNOWN {
+    for known in KNOWN {
         let (value, origin) = find(known, flags, environment, &file);
         let text = match (known.secret, value.is_empty()) {
             (_, true) => "(not set)".to_owned(),
@@ -318,6 +319,7 @@ fn build(
         trusted_proxies: networks(&text("trusted_proxies"))?,
         push_concurrency: number("push_concurrency")?.clamp(1, 100_000) as usize,
         connections_max: number("connections_max")?.clamp(1, 1_000_000) as usize,
+        key_rate_per_s: rate(&text("key_rate_per_s"))?,
         max_hops: u32::try_from(number("max_hops")?).unwrap_or(u32::MAX),
         sweep_after: Duration::from_secs(number("sweep_after_s")?),
         shutdown_grace: Duration::from_secs(number("shutdown_grace_s")?),
@@ -334,6 +336,11 @@ fn build(
         log_level: text("log_level"),
         shown,
     })
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: Option<f64> = text.parse().ok().filter(|rate| (0.0..=1_000_000.0).contains(rate));
+    rate.ok_or_else(|| format!("key_rate_per_s must be a number from 0 to 1000000, not {text:?}"))
 }
 
 fn public_url(text: Option<String>) -> Result<Option<String>, String> {

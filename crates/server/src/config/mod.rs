@@ -47,6 +47,8 @@ pub struct Config {
     pub push_concurrency: usize,
     /// How many connections are served at once.
     pub connections_max: usize,
+    /// How many calls in a second a key may make that has no limit of its own; 0: any number.
+    pub key_rate_per_s: f64,
     /// How many agents may lead to a job before a person must let it go on.
     pub max_hops: u32,
     /// How long a job may wait before the sweep fires for it again.

@@ -25,6 +25,7 @@ use super::secret::keep_secret;
 use super::{Forged, answer, peer};
 use crate::context::Context;
 use crate::directory::LiveSource;
+use crate::rates::Limit;
 use crate::schema;
 use crate::telemetry::metrics::Receipt;
 
@@ -262,7 +263,8 @@ fn before_body(
         return Err(Refused::new(StatusCode::NOT_FOUND, Verdict::AddressRefused, reason));
     }
     let limit = live.source.config.rate_per_s;
-    let turn = limit.map_or(Ok(()), |rate| context.rates.take(live.source.id, rate));
+    let turn =
+        limit.map_or(Ok(()), |rate| context.rates.take(live.source.id, Limit::per_second(rate)));
     turn.map_err(|wait| Refused {
         wait: Some(wait),
         ..Refused::new(

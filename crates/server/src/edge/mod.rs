@@ -10,9 +10,8 @@ mod bonds;
 mod describe;
 mod faults;
 mod handler;
-mod peer;
+pub mod peer;
 mod platform;
-mod rate;
 pub mod rejections;
 mod secret;
 
@@ -31,7 +30,6 @@ pub use body::BODY_TIMEOUT;
 use describe::Refusal;
 pub use faults::Faults;
 pub use handler::admit;
-pub use rate::Rates;
 use rejections::Forged;
 pub use rejections::Rejections;
 

@@ -51,7 +51,8 @@ CREATE TABLE keys (
   created_at bigint NOT NULL,
   expires_at bigint,
   last_used_at bigint,
-  revoked_at bigint
+  revoked_at bigint,
+  rate_per_s double precision
 );
 
 CREATE TABLE sources (

@@ -27,7 +27,8 @@ CREATE TABLE keys (
   created_at INTEGER NOT NULL,
   expires_at INTEGER,
   last_used_at INTEGER,
-  revoked_at INTEGER
+  revoked_at INTEGER,
+  rate_per_s REAL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE sources (

@@ -21,6 +21,7 @@ impl<H: Harness> World<'_, H> {
             created_at: self.now().await,
             expires_at: None,
             last_used_at: None,
+            rate_per_s: (hash % 2 == 1).then_some(2.5),
         };
         self.keep_key(hash, &key).await;
         key

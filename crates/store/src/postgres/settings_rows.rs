@@ -44,8 +44,8 @@ pub async fn insert_key(tx: &Transaction<'_>, record: &KeyRecord) -> Result<()> 
     let key = &record.key;
     let added = execute(
         tx,
-        "INSERT INTO keys (id, hash, tenant, role, name, created_at, expires_at)
-         VALUES ($1::uuid, $2::bytea, $3::int, $4::smallint, $5::text, $6::bigint, $7::bigint)",
+        "INSERT INTO keys (id, hash, tenant, role, name, created_at, expires_at, rate_per_s)
+         VALUES ($1::uuid, $2::bytea, $3::int, $4::smallint, $5::text, $6::bigint, $7::bigint, $8::float8)",
         &[
             &uuid(key.id.0),
             &&record.hash[..],
@@ -54,6 +54,7 @@ pub async fn insert_key(tx: &Transaction<'_>, record: &KeyRecord) -> Result<()> 
             &text(&key.name),
             &key.created_at.as_millis(),
             &key.expires_at.map(Timestamp::as_millis),
+            &key.rate_per_s,
         ],
     )
     .await;
@@ -75,7 +76,7 @@ pub fn tenant_row(row: &Row) -> Result<Tenant> {
     })
 }
 
-pub const KEY: &str = "id, name, role, tenant, created_at, expires_at, last_used_at";
+pub const KEY: &str = "id, name, role, tenant, created_at, expires_at, last_used_at, rate_per_s";
 
 pub fn key_row(row: &Row) -> Result<Key> {
     let tenant: Option<i32> = get(row, 3)?;
@@ -87,6 +88,7 @@ pub fn key_row(row: &Row) -> Result<Key> {
         created_at: time(row, 4)?,
         expires_at: opt_time(row, 5)?,
         last_used_at: opt_time(row, 6)?,
+        rate_per_s: get(row, 7)?,
     })
 }
 

@@ -491,8 +491,8 @@ fn insert_key(tx: &Connection, record: &KeyRecord) -> Result<()> {
     let key = &record.key;
     let added = tx
         .execute(
-            "INSERT INTO keys (id, hash, tenant, role, name, created_at, expires_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (hash) DO NOTHING",
+            "INSERT INTO keys (id, hash, tenant, role, name, created_at, expires_at, rate_per_s)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (hash) DO NOTHING",
             (
                 Bits(key.id.to_bytes()),
                 &record.hash[..],
@@ -501,6 +501,7 @@ fn insert_key(tx: &Connection, record: &KeyRecord) -> Result<()> {
                 &key.name,
                 key.created_at.as_millis(),
                 key.expires_at.map(Timestamp::as_millis),
+                key.rate_per_s,
             ),
         )
         .map_err(unavailable)?;
@@ -516,7 +517,7 @@ fn tenant_row(row: &Row<'_>) -> rusqlite::Result<Tenant> {
     })
 }
 
-const KEY: &str = "id, name, role, tenant, created_at, expires_at, last_used_at";
+const KEY: &str = "id, name, role, tenant, created_at, expires_at, last_used_at, rate_per_s";
 
 fn key_row(row: &Row<'_>) -> rusqlite::Result<Key> {
     let tenant: Option<i32> = row.get(3)?;
@@ -528,6 +529,7 @@ fn key_row(row: &Row<'_>) -> rusqlite::Result<Key> {
         created_at: time(row.get(4)?),
         expires_at: row.get::<_, Option<i64>>(5)?.map(time),
         last_used_at: row.get::<_, Option<i64>>(6)?.map(time),
+        rate_per_s: row.get(7)?,
     })
 }
 

@@ -21,6 +21,9 @@ pub struct Create {
     /// When it stops working: in 30m, 2h, 7d, or a date or time
     #[arg(long, value_name = "WHEN")]
     expires: Option<When>,
+    /// How many calls it may make in a second, on each node
+    #[arg(long, value_name = "N")]
+    rate_per_s: Option<f64>,
 }
 
 impl Create {
@@ -35,6 +38,7 @@ impl Create {
                 false => session.tenant.clone(),
             },
             expires_at: self.expires.map(|when| when.ahead(session.now)),
+            rate_per_s: self.rate_per_s,
         };
         let call = session.client.create_key(&new);
         let Some(key) = session.answer(call).await? else {
@@ -48,6 +52,7 @@ impl Create {
             .line("role", Cell::new(&key.role))
             .line("tenant", Cell::new(reach(key.tenant.as_deref())))
             .line_if("expires", expires)
+            .line_if("rate", key.rate_per_s.map(|rate| Cell::new(&format!("{rate} per s"))))
             .line_if("key", key.key.as_deref().map(|k| Cell::toned(Tone::Bold, k)));
         output::print(&fields.render(session.paint))?;
         output::hint("the key is shown once: keep it now");
