@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -26,9 +25,10 @@ use crate::config::{self, Config, MasterKeySource};
 use crate::context::{Context, Hub, NoHub};
 use crate::dashboard;
 use crate::directory::{Directory, MANY_NODES_TTL};
+use crate::doors::{self, Door};
 use crate::edge::{self, Faults, Rejections};
 use crate::executors::Places;
-use crate::listener;
+use crate::listener::{self, tls::Tls};
 use crate::outbound::{ClientSettings, GuardedClient, Mailer, SystemResolver};
 use crate::queue::Queue;
 use crate::rates::{Rates, Strangers};
@@ -49,13 +49,16 @@ const PARTITIONS_PERIOD: Duration = Duration::from_secs(6 * 3600);
 pub struct App {
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where each further listener does, and what for.
+    pub further: Vec<(&'static str, SocketAddr)>,
     /// The first admin key, if it was made just now: shown once.
     pub first_key: Option<String>,
     /// Where the master key came from.
     pub master_key: MasterKeySource,
     /// Its parts.
     pub context: Arc<Context>,
-    listener: TcpListener,
+    doors: Vec<Door>,
+    certificates: Vec<Arc<Tls>>,
     words: Option<mpsc::Receiver<String>>,
     postgres: Option<Postgres>,
 }
@@ -82,10 +85,11 @@ impl App {
         vault.key(TenantId::DEFAULT).await?;
         let first_key =
             first_key(&config, store.as_ref(), clock.as_ref(), entropy.as_ref()).await?;
-        let listener = TcpListener::bind(config.listen)
-            .await
-            .with_context(|| format!("cannot listen on {}", config.listen))?;
-        let address = listener.local_addr()?;
+        let (doors, certificates) = doors::open(&config).await?;
+        let address = doors[0].address;
+        let api_address =
+            doors.iter().find(|door| door.leads_to.has_api()).map(|door| door.address);
+        let further = doors[1..].iter().map(|door| (door.leads_to.name(), door.address)).collect();
         let directory = Arc::new(Directory::new(store.clone(), vault.clone(), ttl));
         let queue = Arc::new(Queue::new(store.clone(), directory.clone(), hub.clone()));
         let client = ClientSettings {
@@ -108,7 +112,7 @@ impl App {
             key_rates: Rates::default(),
             strangers: Strangers::default(),
             faults: Faults::default(),
-            local_url: local_url(address),
+            local_url: local_url(&config, api_address.unwrap_or(address)),
             tokens: Tokens::new(&master),
             ledger,
             client: Arc::new(client),
@@ -136,7 +140,17 @@ impl App {
             queue,
             hub,
         });
-        Ok(App { address, first_key, master_key, context, listener, words, postgres })
+        Ok(App {
+            address,
+            further,
+            first_key,
+            master_key,
+            context,
+            doors,
+            certificates,
+            words,
+            postgres,
+        })
     }
 
     /// Serves until the context's `stop`, then lets what is under way end.
@@ -150,18 +164,25 @@ impl App {
         if let Some(postgres) = self.postgres {
             tracker.spawn(keep_partitions(context.clone(), postgres));
         }
+        if !self.certificates.is_empty() {
+            tracker.spawn(listener::tls::keep(self.certificates, context.stop.clone()));
+        }
         let api = api::router(context.clone());
         let pages = dashboard::router(context.clone(), api.clone());
         let router = edge::router(context.clone()).merge(pages).merge(api);
         let grace = context.config.shutdown_grace;
-        listener::serve(
-            self.listener,
-            router,
-            context.config.connections_max,
-            context.stop.clone(),
-            grace,
-        )
-        .await;
+        let serving = self.doors.into_iter().map(|door| {
+            let router = door.leads_to.router(&context, &router);
+            listener::serve_with(
+                door.listener,
+                door.tls,
+                router,
+                context.config.connections_max,
+                context.stop.clone(),
+                grace,
+            )
+        });
+        futures_util::future::join_all(serving).await;
         tracker.close();
         // Pushed runs take their own grace, and then the time to end a command.
         if tokio::time::timeout(grace + Duration::from_secs(15), tracker.wait()).await.is_err() {
@@ -181,15 +202,19 @@ fn random_number(entropy: &dyn Entropy) -> i64 {
     i64::from_be_bytes(bytes)
 }
 
-/// An address that means "all of mine" is reached through loopback.
-fn local_url(mut address: SocketAddr) -> String {
+/// An address that means "all of mine" is reached through loopback. Behind TLS a certificate is for a name, and the one
+/// that is known is the public URL's.
+fn local_url(config: &Config, mut address: SocketAddr) -> String {
+    if config.tls.is_some() && config.api_listen.is_none() && config.public_url.is_some() {
+        return config.base_url(address);
+    }
     if address.ip().is_unspecified() {
         address.set_ip(match address {
             SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
             SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
         });
     }
-    format!("http://{address}")
+    config.url_of(address)
 }
 
 fn make_data_dir(config: &Config) -> anyhow::Result<()> {
@@ -271,12 +296,13 @@ async fn first_key(
     if store.count_keys(Role::Admin).await? > 0 {
         return Ok(None);
     }
-    anyhow::ensure!(
-        config.listen.ip().is_loopback(),
-        "refusing to listen on {} with a key that would have to be generated: set WAKEPOST_ADMIN_KEY \
-         (at least 32 characters), or start once on 127.0.0.1",
-        config.listen
-    );
+    let everywhere = [Some(config.listen), config.api_listen, config.metrics_listen];
+    if let Some(open) = everywhere.into_iter().flatten().find(|at| !at.ip().is_loopback()) {
+        anyhow::bail!(
+            "refusing to listen on {open} with a key that would have to be generated: set WAKEPOST_ADMIN_KEY \
+             (at least 32 characters), or start once on 127.0.0.1"
+        );
+    }
     let secret = new_key(entropy);
     add_admin(store, clock, entropy, &secret, "first admin key").await?;
     Ok(Some(secret))

@@ -16,6 +16,7 @@ pub mod dead_letters;
 pub mod deliveries;
 pub mod demo;
 pub mod directory;
+mod doors;
 pub mod edge;
 pub mod exchange;
 pub mod executors;

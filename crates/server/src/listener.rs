@@ -1,6 +1,7 @@
 //! The HTTP listener: real timeouts and limits on everything a peer can do to a connection.
 
 mod patient;
+pub mod tls;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,17 +17,23 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::{TcpListener, TcpStream};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use wakepost_store::failpoint;
 
 use patient::Patient;
+use tls::Tls;
 
 /// How long a peer may take to send its headers; also how long an idle connection is kept.
 pub const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a peer may take for TLS's handshake. It has its place on the listener all the while.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a peer may take nothing of what waits to be sent to it.
 const READING_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many headers a request may have.
@@ -46,6 +53,18 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Serves until `stop`, then lets what is under way end, for at most `grace`.
 pub async fn serve(
     listener: TcpListener,
+    router: Router,
+    connections_max: usize,
+    stop: CancellationToken,
+    grace: Duration,
+) {
+    serve_with(listener, None, router, connections_max, stop, grace).await;
+}
+
+/// As [`serve`], behind TLS if there is any.
+pub async fn serve_with(
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
     router: Router,
     connections_max: usize,
     stop: CancellationToken,
@@ -71,9 +90,19 @@ pub async fn serve(
                 continue;
             }
         };
-        let connection = connection(stream, peer, router.clone(), &graceful);
+        let _ = stream.set_nodelay(true);
+        let stream = Patient::new(stream, READING_TIMEOUT);
+        let (router, watcher) = (router.clone(), graceful.watcher());
+        let acceptor = tls.as_ref().map(|tls| tls.acceptor());
         tokio::spawn(async move {
-            connection.await;
+            match acceptor {
+                None => connection(stream, peer, router, watcher).await,
+                Some(acceptor) => {
+                    if let Some(stream) = shake_hands(acceptor, stream, peer).await {
+                        connection(stream, peer, router, watcher).await;
+                    }
+                }
+            }
             drop(place);
         });
     }
@@ -86,13 +115,32 @@ pub async fn serve(
     }
 }
 
-fn connection(
-    stream: TcpStream,
+/// TLS's handshake, in good time.
+async fn shake_hands(
+    acceptor: TlsAcceptor,
+    stream: Patient,
+    peer: SocketAddr,
+) -> Option<TlsStream<Patient>> {
+    match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => Some(stream),
+        // Plain HTTP, a certificate that is missing or nobody's, or a scan.
+        Ok(Err(error)) => {
+            tracing::debug!(%peer, %error, "a TLS handshake failed");
+            None
+        }
+        Err(_) => {
+            tracing::debug!(%peer, "a TLS handshake took too long");
+            None
+        }
+    }
+}
+
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     router: Router,
-    graceful: &GracefulShutdown,
-) -> impl Future<Output = ()> + Send + use<> {
-    let _ = stream.set_nodelay(true);
+    watcher: Watcher,
+) {
     let asked = Arc::new(AtomicBool::new(false));
     let first = asked.clone();
     let service = service_fn(move |request: Request<Incoming>| {
@@ -125,10 +173,8 @@ fn connection(
         .max_local_error_reset_streams(Some(100))
         .keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(HEADERS_TIMEOUT);
-    let served = builder
-        .serve_connection(TokioIo::new(Patient::new(stream, READING_TIMEOUT)), service)
-        .into_owned();
-    let watched = graceful.watch(served);
+    let served = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    let watched = watcher.watch(served);
     // The versions' own timers begin once the version is known: a peer that says nothing, or half of
     // HTTP/2's first line, would otherwise be kept for ever.
     let silent = async move {
@@ -137,14 +183,12 @@ fn connection(
             std::future::pending::<()>().await;
         }
     };
-    async move {
-        tokio::select! {
-            // A peer that breaks off or breaks the rules is its own business.
-            ended = watched => if let Err(error) = ended {
-                tracing::debug!(%peer, %error, "a connection ended badly");
-            },
-            () = silent => tracing::debug!(%peer, "a connection asked for nothing"),
-        }
+    tokio::select! {
+        // A peer that breaks off or breaks the rules is its own business.
+        ended = watched => if let Err(error) = ended {
+            tracing::debug!(%peer, %error, "a connection ended badly");
+        },
+        () = silent => tracing::debug!(%peer, "a connection asked for nothing"),
     }
 }
 

@@ -58,6 +58,9 @@ pub async fn ready(State(context): State<Arc<Context>>) -> Response {
     }
 }
 
+/// The media type of the counters.
+pub const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
 /// Counters, for Prometheus. They count over all tenants, so a tenant's own key does not see them.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "metrics", tag = "operations",
@@ -72,6 +75,5 @@ pub async fn metrics(call: Call) -> Result<Response, ApiError> {
     call.need_all_tenants()?;
     call.no_query()?;
     let text = call.context.metrics.text();
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Ok((StatusCode::OK, [(header::CONTENT_TYPE, kind)], text).into_response())
+    Ok((StatusCode::OK, [(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
 }

@@ -22,11 +22,15 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     }
     if let Some(key) = &app.first_key {
         println!("your first admin key, shown once: {key}");
-        println!("try: webhookctl --url {} --key {key} sources list", app.context.base_url);
+        println!("try: webhookctl --url {} --key {key} sources list", app.context.local_url);
     }
     println!("storing in {database}");
+    let url_of = |address| app.context.config.url_of(address);
+    for (what, address) in &app.further {
+        println!("{what} on {}", url_of(*address));
+    }
     // Clients wait for this line.
-    println!("listening on {}", format_args!("http://{}", app.address));
+    println!("listening on {}", url_of(app.address));
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let serving = tokio::spawn(app.serve());

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Config, Retention, alerts, exec, outbound};
+use crate::listener::tls::TlsFiles;
 
 /// Where a setting came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +76,11 @@ const fn secret(name: &'static str, env: &'static [&'static str]) -> Known {
 
 const KNOWN: &[Known] = &[
     known("listen", &["WAKEPOST_LISTEN"], "127.0.0.1:8787"),
+    known("api_listen", &["WAKEPOST_API_LISTEN"], ""),
+    known("metrics_listen", &["WAKEPOST_METRICS_LISTEN"], ""),
+    known("tls_cert_file", &["WAKEPOST_TLS_CERT_FILE"], ""),
+    known("tls_key_file", &["WAKEPOST_TLS_KEY_FILE"], ""),
+    known("tls_client_ca_file", &["WAKEPOST_TLS_CLIENT_CA_FILE"], ""),
     known("data_dir", &["WAKEPOST_DATA_DIR"], "wakepost-data"),
     secret("database_url", &["DATABASE_URL", "WAKEPOST_DATABASE_URL"]),
     known("public_url", &["WAKEPOST_PUBLIC_URL", "WEBHOOK_BASE_URL", "APP_URL", "URL"], ""),
@@ -301,12 +308,12 @@ fn build(
         other => return Err(format!("log_format must be pretty or json, not {other:?}")),
     };
     Ok(Config {
-        listen: text("listen").parse().map_err(|_| {
-            format!(
-                "listen must be an address and a port, such as 127.0.0.1:8787, not {:?}",
-                text("listen")
-            )
-        })?,
+        listen: address("listen", &text("listen"))?,
+        api_listen: some("api_listen").map(|text| address("api_listen", &text)).transpose()?,
+        metrics_listen: some("metrics_listen")
+            .map(|text| address("metrics_listen", &text))
+            .transpose()?,
+        tls: tls(some("tls_cert_file"), some("tls_key_file"), some("tls_client_ca_file"))?,
         data_dir: text("data_dir").into(),
         database_url,
         public_url: public_url(some("public_url"))?,
@@ -336,6 +343,29 @@ fn build(
         log_level: text("log_level"),
         shown,
     })
+}
+
+fn address(name: &str, text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!("{name} must be an address and a port, such as 127.0.0.1:8787, not {text:?}")
+    })
+}
+
+fn tls(
+    cert: Option<String>,
+    key: Option<String>,
+    client_ca: Option<String>,
+) -> Result<Option<TlsFiles>, String> {
+    match (cert, key) {
+        (Some(cert), Some(key)) => {
+            let client_ca = client_ca.map(Into::into);
+            Ok(Some(TlsFiles { cert: cert.into(), key: key.into(), client_ca }))
+        }
+        (None, None) if client_ca.is_none() => Ok(None),
+        (None, None) => Err("tls_client_ca_file needs tls_cert_file and tls_key_file".to_owned()),
+        (Some(_), None) => Err("tls_cert_file needs tls_key_file".to_owned()),
+        (None, Some(_)) => Err("tls_key_file needs tls_cert_file".to_owned()),
+    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -385,6 +415,22 @@ mod tests {
             Flags { values: [("listen", "127.0.0.1:2".to_owned())].into(), ..Flags::default() };
         assert_eq!(load(&flags, &env).unwrap().listen.port(), 2);
         assert_eq!(load(&Flags::default(), &nothing).unwrap().listen.port(), 8787);
+    }
+
+    #[test]
+    fn a_certificate_needs_its_key() {
+        let load = |given: &[(&'static str, &str)]| {
+            let given = given.iter().map(|(name, value)| (*name, (*value).to_owned()));
+            let flags = Flags { values: given.collect(), ..Flags::default() };
+            load(&flags, &nothing).map(|config| config.tls.is_some())
+        };
+        let both = [("tls_cert_file", "c"), ("tls_key_file", "k")];
+        assert_eq!(load(&both).ok(), Some(true));
+        assert_eq!(load(&[]).ok(), Some(false));
+        for one in [both[0], both[1], ("tls_client_ca_file", "ca")] {
+            assert!(load(&[one]).is_err(), "{one:?}");
+        }
+        assert!(load(&[("api_listen", "nowhere")]).is_err());
     }
 
     #[test]

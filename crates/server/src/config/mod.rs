@@ -20,6 +20,7 @@ pub use retention::Retention;
 use rustls::pki_types::CertificateDer;
 use wakepost_domain::alert::Thresholds;
 
+use crate::listener::tls::TlsFiles;
 use crate::outbound::AddressPolicy;
 
 /// Everything an operator can set.
@@ -27,6 +28,12 @@ use crate::outbound::AddressPolicy;
 pub struct Config {
     /// Where to listen.
     pub listen: SocketAddr,
+    /// Where the API and the dashboard listen, if not there.
+    pub api_listen: Option<SocketAddr>,
+    /// Where `/metrics` listens, without a key.
+    pub metrics_listen: Option<SocketAddr>,
+    /// Where the certificates are, if the listeners speak TLS.
+    pub tls: Option<TlsFiles>,
     /// Where SQLite and the key file live.
     pub data_dir: PathBuf,
     /// PostgreSQL, if not SQLite.
@@ -83,7 +90,13 @@ impl Config {
     pub fn base_url(&self, listening: SocketAddr) -> String {
         match &self.public_url {
             Some(url) => url.trim_end_matches('/').to_owned(),
-            None => format!("http://{listening}"),
+            None => self.url_of(listening),
         }
+    }
+
+    /// The address of a listener as a URL.
+    pub fn url_of(&self, listening: SocketAddr) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{listening}")
     }
 }
