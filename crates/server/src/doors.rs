@@ -26,7 +26,7 @@ pub struct Door {
     /// The socket.
     pub listener: TcpListener,
     /// Its TLS.
-    pub tls: Option<Arc<Tls>>,
+    pub tls: MaybeTls,
 }
 
 /// What is behind an address.
@@ -66,9 +66,12 @@ pub async fn open(config: &Config) -> anyhow::Result<(Vec<Door>, Vec<Arc<Tls>>)>
     Ok((doors, [public, private].into_iter().flatten().collect()))
 }
 
+/// TLS, if there is any.
+type MaybeTls = Option<Arc<Tls>>;
+
 /// TLS for the outside, and for where the API is: only the second asks clients for a certificate, since providers have
 /// none.
-fn certificates(config: &Config) -> anyhow::Result<(Option<Arc<Tls>>, Option<Arc<Tls>>)> {
+fn certificates(config: &Config) -> anyhow::Result<(MaybeTls, MaybeTls)> {
     let Some(files) = &config.tls else { return Ok((None, None)) };
     let private = Tls::read(files.clone())?;
     let public = match &files.client_ca {

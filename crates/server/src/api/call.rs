@@ -239,6 +239,19 @@ impl Call {
         &self.body
     }
 
+    /// Notes what is about to be done, where nothing is stored in one transaction with it.
+    pub async fn note(
+        &self,
+        tenant: TenantId,
+        action: &str,
+        target: String,
+        note: Option<String>,
+    ) -> Result<(), ApiError> {
+        let audit = self.audit(Some(tenant), action, target, note);
+        self.context.store.note(audit, None).await?;
+        Ok(())
+    }
+
     /// An entry for the audit trail.
     pub fn audit(
         &self,

@@ -211,6 +211,7 @@ pub async fn send(At(name): At<String>, call: Call) -> Result<Response, ApiError
     }
     let record = context.vault.key(tenant.id).await?.open(Slot::Fixture(fixture.id), &record)?;
     let request = signed(context, &live, Content::decode(&record)?, secret)?;
+    call.note(tenant.id, "fixture.send", fixture.name, Some(source)).await?;
     let answer = testing::send(context, &Arc::new(live), request).await;
     Ok(testing::tried(fixture.event_type, answer))
 }

@@ -6,6 +6,7 @@
 
 mod alerts;
 mod approvals;
+mod audit;
 mod auth;
 mod call;
 mod cancelling;
@@ -90,7 +91,7 @@ fn routes() -> OpenApiRouter<Arc<Context>> {
     let api = OpenApiRouter::default()
         .routes(routes!(tenants::list, tenants::create))
         .routes(routes!(tenants::show, tenants::update))
-        .routes(routes!(tenants::audit))
+        .routes(routes!(audit::list))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::revoke))
         .routes(routes!(providers::list))

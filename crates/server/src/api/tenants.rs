@@ -4,15 +4,14 @@ use axum::response::Response;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use wakepost_domain::access::{Reach, Right};
+use wakepost_domain::access::Right;
 use wakepost_domain::executor::Executor;
 use wakepost_domain::tenant::{Tenant, TenantSettings, is_slug};
-use wakepost_domain::{AuditId, TenantId, Timestamp, Ulid, limits, webhook};
+use wakepost_domain::{TenantId, Timestamp, Ulid, limits, webhook};
 use wakepost_store::StoreError;
-use wakepost_store::moves::AuditRow;
 
 use super::call::{At, Call, Nothing, given};
-use super::describe::{self, Conflicting, Idempotent, Keyed, Missing};
+use super::describe::{Conflicting, Idempotent, Keyed, Missing};
 use super::error::ApiError;
 use super::once;
 use super::page::{Listed, PageQuery, cut, listed};
@@ -294,54 +293,4 @@ pub async fn update(At(slug): At<String>, call: Call) -> Result<Response, ApiErr
     call.context.tenants_changed();
     let answer = TenantView { executor_secret: executor_secret(&call, &tenant), ..shown(&tenant) };
     Ok(once::json(StatusCode::OK, &answer))
-}
-
-/// Who did what.
-#[derive(Serialize, ToSchema)]
-#[schema(as = AuditEntry)]
-struct AuditView {
-    /// Its id.
-    #[schema(value_type = schema::AuditId)]
-    id: AuditId,
-    /// When.
-    #[schema(value_type = schema::Timestamp)]
-    at: Timestamp,
-    /// Which key, or which job's key.
-    actor: String,
-    /// What was done.
-    action: String,
-    /// To what.
-    target: String,
-    /// Why.
-    note: Option<String>,
-}
-
-fn shown_entry(row: AuditRow) -> AuditView {
-    AuditView {
-        id: row.id,
-        at: row.id.0.time(),
-        actor: row.actor,
-        action: row.action,
-        target: row.target,
-        note: row.note,
-    }
-}
-
-/// Lists who did what. A key of all tenants sees all of it, unless it names one.
-#[utoipa::path(
-    get, path = "/audit", operation_id = "list_audit", tag = "tenants",
-    params(PageQuery, describe::Tenant),
-    responses((status = 200, description = "A page.", body = Listed<AuditView>), Keyed, Missing)
-)]
-pub async fn audit(call: Call) -> Result<Response, ApiError> {
-    call.need(Right::Administer)?;
-    let tenant = match call.caller.reach == Reach::All && !call.names_tenant() {
-        true => None,
-        false => Some(call.tenant().await?.id),
-    };
-    let (Nothing {}, page) = call.list()?;
-    let rows = call.context.store.audit(tenant, page).await?;
-    let last = rows.last().map(|row| row.id.0);
-    let shown: Vec<_> = rows.into_iter().map(shown_entry).collect();
-    Ok(once::json(StatusCode::OK, &listed(shown, last, page.limit)))
 }

@@ -545,8 +545,15 @@ CREATE TABLE audit (
   id uuid PRIMARY KEY,
   tenant int,
   actor text NOT NULL,
-  action text NOT NULL,
+  action text COLLATE "C" NOT NULL,       -- found by its beginning
   target text NOT NULL,
   note text
 );
 CREATE INDEX audit_by_tenant ON audit (tenant, id);
+CREATE INDEX audit_by_actor ON audit (actor, id);
+CREATE INDEX audit_by_action ON audit (action, id);
+CREATE INDEX audit_by_target ON audit (target, id);
+CREATE FUNCTION wakepost_append_only() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN RAISE EXCEPTION 'the audit trail is append-only'; END $$;
+CREATE TRIGGER audit_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit
+  FOR EACH STATEMENT EXECUTE FUNCTION wakepost_append_only();

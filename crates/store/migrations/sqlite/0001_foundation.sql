@@ -455,3 +455,10 @@ CREATE TABLE audit (
   note TEXT
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX audit_by_tenant ON audit (tenant, id);
+CREATE INDEX audit_by_actor ON audit (actor, id);
+CREATE INDEX audit_by_action ON audit (action, id);
+CREATE INDEX audit_by_target ON audit (target, id);
+CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
+  BEGIN SELECT RAISE(ABORT, 'the audit trail is append-only'); END;
+CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
+  BEGIN SELECT RAISE(ABORT, 'the audit trail is append-only'); END;

@@ -16,8 +16,8 @@ use super::world::{
 };
 use crate::error::{Result, StoreError};
 use crate::moves::{
-    ApprovalRow, Ask, Begin, BeginOutcome, Decide, Decided, Draft, Item, Overdue, SeenProposal,
-    proposal_hash,
+    ApprovalRow, Ask, AuditFilter, Begin, BeginOutcome, Decide, Decided, Draft, Item, Overdue,
+    SeenProposal, proposal_hash,
 };
 
 const DAY_S: u64 = 24 * 3600;
@@ -486,5 +486,5 @@ pub async fn each_decision_is_in_the_audit_trail(harness: &impl Harness) {
     let (ticket, _) = world.waiting(&inbox).await;
     let word = world.decision(item(&ticket), &[MAIL], true);
     world.store.decide(word.clone()).await.unwrap();
-    assert_eq!(world.store.audit(Some(inbox.tenant), ALL).await.unwrap(), word.audit);
+    assert_eq!(world.store.audit(AuditFilter::of(inbox.tenant), ALL).await.unwrap(), word.audit);
 }

@@ -14,7 +14,7 @@ use super::world::{
     World, assert_invalid, assert_lost, assert_near, assert_not_found, given_up, sealed,
 };
 use crate::error::{Result, StoreError};
-use crate::moves::{Begin, BeginOutcome, Resolve};
+use crate::moves::{AuditFilter, Begin, BeginOutcome, Resolve};
 
 const RESOLVED: &str = "effect.resolve";
 
@@ -153,7 +153,7 @@ pub async fn an_operators_word_is_in_the_audit_trail(harness: &impl Harness) {
     let (work, _) = held_for_mail(&world, &inbox).await;
     let word = world.word(inbox.tenant, work, "mail", true);
     world.store.resolve(word.clone()).await.unwrap();
-    let trail = world.store.audit(Some(inbox.tenant), super::world::ALL).await.unwrap();
+    let trail = world.store.audit(AuditFilter::of(inbox.tenant), super::world::ALL).await.unwrap();
     assert_eq!(trail, [word.audit]);
 }
 

@@ -303,6 +303,7 @@ macro_rules! conformance_list {
                 a_tenant_has_one_data_key_whoever_asks_first,
                 one_node_opens_what_the_other_sealed,
                 the_audit_trail_comes_in_pages_bound_to_a_tenant,
+                the_audit_trail_is_found_by_who_what_and_when,
             ]
             keys: [
                 a_key_is_found_by_its_hash_alone,

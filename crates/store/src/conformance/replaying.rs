@@ -9,7 +9,7 @@ use super::drafts::{Inbox, once};
 use super::effects::{execute, skip};
 use super::world::{World, assert_invalid, assert_not_found, failed_for_s, given_up, sealed};
 use crate::error::{Result, StoreError};
-use crate::moves::{BeginOutcome, Once, Replay, ReplayFrom, WorkMeta};
+use crate::moves::{AuditFilter, BeginOutcome, Once, Replay, ReplayFrom, WorkMeta};
 
 impl<H: Harness> World<'_, H> {
     fn again(&self, tenant: TenantId, from: ReplayFrom) -> Replay {
@@ -72,7 +72,7 @@ pub async fn a_replay_makes_a_new_item_that_names_the_old(harness: &impl Harness
     let mut after = world.picture(inbox.tenant, old).await;
     assert_eq!(after.row.replayed_as.take(), Some(new));
     assert_eq!(after, before, "the old item is history");
-    let trail = world.store.audit(Some(inbox.tenant), super::world::ALL).await.unwrap();
+    let trail = world.store.audit(AuditFilter::of(inbox.tenant), super::world::ALL).await.unwrap();
     assert_eq!(trail, [audit]);
     assert_eq!(world.claim(&inbox).one().await.ticket.work, new);
 }

@@ -6,12 +6,12 @@ use wakepost_domain::lane::{Lane, LaneId, LaneKey};
 use wakepost_domain::ports::Entropy;
 use wakepost_domain::tenant::TenantSettings;
 use wakepost_domain::work::{Priority, WorkKind};
-use wakepost_domain::{EventId, TenantId, Ulid};
+use wakepost_domain::{AuditId, EventId, TenantId, Ulid};
 
 use super::Harness;
 use super::world::{ALL, World, assert_invalid, assert_near, assert_not_found};
 use crate::error::StoreError;
-use crate::moves::{Once, Page};
+use crate::moves::{AuditEntry, AuditFilter, Once, Page};
 use crate::vault::{MasterKey, Slot, Vault};
 
 fn generous() -> TenantSettings {
@@ -82,14 +82,14 @@ pub async fn a_slug_is_taken_once(harness: &impl Harness) {
     }
     assert_eq!(made, 1);
     assert_eq!(world.store.tenants().await.unwrap().len(), 2);
-    assert_eq!(world.store.audit(None, ALL).await.unwrap().len(), 1);
+    assert_eq!(world.store.audit(AuditFilter::default(), ALL).await.unwrap().len(), 1);
 }
 
 pub async fn a_tenant_that_is_not_there_cannot_be_changed(harness: &impl Harness) {
     let world = World::new(harness).await;
     let audit = world.audit(TenantId(99), "tenant.update");
     assert_not_found(world.store.update_tenant(TenantId(99), generous(), generous(), audit).await);
-    assert!(world.store.audit(None, ALL).await.unwrap().is_empty());
+    assert!(world.store.audit(AuditFilter::default(), ALL).await.unwrap().is_empty());
 }
 
 fn lane_key(tenant: TenantId, origin: Option<Ulid>, name: &str) -> LaneKey {
@@ -204,12 +204,53 @@ pub async fn the_audit_trail_comes_in_pages_bound_to_a_tenant(harness: &impl Har
     let mut seen = Vec::new();
     let mut page = Page { before: None, limit: 3 };
     loop {
-        let entries = world.store.audit(Some(acme), page).await.unwrap();
+        let entries = world.store.audit(AuditFilter::of(acme), page).await.unwrap();
         let Some(last) = entries.last() else { break };
         page.before = Some(last.id.0);
         seen.extend(entries);
     }
     assert_eq!(seen.pop().unwrap().action, "tenant.create");
     assert_eq!(seen, written);
-    assert_eq!(world.store.audit(None, ALL).await.unwrap().len(), 9);
+    assert_eq!(world.store.audit(AuditFilter::default(), ALL).await.unwrap().len(), 9);
+}
+
+pub async fn the_audit_trail_is_found_by_who_what_and_when(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let acme = world.tenant("acme").await;
+    let mut kept = Vec::new();
+    for (actor, action, target) in [
+        ("key_1", "webhook.create", "wh_1"),
+        ("key_2", "webhook.delete", "wh_1"),
+        ("key_1", "webhooks", "wh_2"),
+        ("key_1", "job.cancel", "job_1"),
+    ] {
+        world.advance_s(10).await;
+        let entry = AuditEntry {
+            actor: actor.to_owned(),
+            target: target.to_owned(),
+            id: AuditId(Ulid::floor(world.now().await)),
+            ..world.audit(acme, action)
+        };
+        world.store.note(entry.clone(), None).await.unwrap();
+        kept.insert(0, entry);
+    }
+    let all = AuditFilter::of(acme);
+    let text = |text: &str| Some(text.to_owned());
+    let time = |index: usize| Some(kept[index].id.0.time());
+    for (filter, expected) in [
+        (AuditFilter { actor: text("key_1"), ..all.clone() }, vec![0, 1, 3]),
+        (AuditFilter { action: text("webhook."), ..all.clone() }, vec![2, 3]),
+        (AuditFilter { action: text("webhook"), ..all.clone() }, vec![1, 2, 3]),
+        (AuditFilter { action: text("job.cancel"), ..all.clone() }, vec![0]),
+        (AuditFilter { target: text("wh_1"), actor: text("key_2"), ..all.clone() }, vec![2]),
+        (AuditFilter { since: time(2), until: time(0), ..all.clone() }, vec![1, 2]),
+        (AuditFilter { actor: text("key_3"), ..all.clone() }, vec![]),
+        (AuditFilter { action: text("%"), ..all.clone() }, vec![]),
+    ] {
+        let expected: Vec<_> = expected.into_iter().map(|index| kept[index].clone()).collect();
+        assert_eq!(world.other.audit(filter.clone(), ALL).await.unwrap(), expected, "{filter:?}");
+    }
+    let page = Page { before: Some(kept[0].id.0), limit: 1 };
+    let filter = AuditFilter { actor: text("key_1"), ..all };
+    assert_eq!(world.store.audit(filter, page).await.unwrap(), [kept[1].clone()]);
 }

@@ -17,8 +17,8 @@ use super::Harness;
 use super::drafts::{ClaimDraft, EventDraft, Inbox, WorkDraft, audit_entry, end};
 use crate::error::{Result, StoreError};
 use crate::moves::{
-    Accepted, AuditEntry, Claimed, Cursor, EffectRow, JobState, NewEvent, NewWork, Once, Page,
-    ProgressRow, Settle, Settled, Store, WorkRow,
+    Accepted, AuditEntry, AuditFilter, Claimed, Cursor, EffectRow, JobState, NewEvent, NewWork,
+    Once, Page, ProgressRow, Settle, Settled, Store, WorkRow,
 };
 use crate::vault::Sealed;
 
@@ -211,7 +211,7 @@ impl<'h, H: Harness> World<'h, H> {
     }
 
     pub async fn actions(&self, tenant: TenantId) -> Vec<String> {
-        let trail = self.store.audit(Some(tenant), ALL).await.unwrap();
+        let trail = self.store.audit(AuditFilter::of(tenant), ALL).await.unwrap();
         trail.into_iter().map(|entry| entry.action).collect()
     }
 

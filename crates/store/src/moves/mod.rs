@@ -48,8 +48,10 @@ pub use registration::{Registrations, Renewal, SourceState};
 pub use schedules::{Firing, Schedule, Schedules};
 pub(crate) use series::summed;
 pub use series::{InMinute, Series, Standing};
+pub(crate) use settings::after_prefix;
 pub use settings::{
-    AuditEntry, AuditRow, Idempotency, KeyRecord, Once, Replayed, Settings, SourceRecord,
+    AuditEntry, AuditFilter, AuditRow, Idempotency, KeyRecord, Once, Replayed, Settings,
+    SourceRecord,
 };
 pub use stats::{LiveCount, LiveCounts, Stats};
 pub use upkeep::{DueLane, Expired, PruneBefore, Pruned, StatCount, Upkeep};

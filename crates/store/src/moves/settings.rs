@@ -5,7 +5,7 @@ use wakepost_domain::access::{Key, Reach, Role};
 use wakepost_domain::lane::{Lane, LaneId, LaneKey};
 use wakepost_domain::source::SourceConfig;
 use wakepost_domain::tenant::{Tenant, TenantSettings};
-use wakepost_domain::{AuditId, KeyId, SourceId, TenantId, Timestamp};
+use wakepost_domain::{AuditId, KeyId, SourceId, TenantId, Timestamp, Ulid};
 
 use super::read::{Cursor, Page};
 use crate::error::Result;
@@ -58,6 +58,42 @@ pub struct AuditEntry {
 
 /// An audit entry, read back.
 pub type AuditRow = AuditEntry;
+
+/// Which entries of the audit trail.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AuditFilter {
+    /// Whose data was touched. `None`: anybody's.
+    pub tenant: Option<TenantId>,
+    /// By which key.
+    pub actor: Option<String>,
+    /// How the action begins (`webhook.`).
+    pub action: Option<String>,
+    /// What it was done to.
+    pub target: Option<String>,
+    /// From then on.
+    pub since: Option<Timestamp>,
+    /// Before then.
+    pub until: Option<Timestamp>,
+}
+
+impl AuditFilter {
+    /// All entries of a tenant.
+    pub fn of(tenant: TenantId) -> AuditFilter {
+        AuditFilter { tenant: Some(tenant), ..AuditFilter::default() }
+    }
+
+    /// Where in the order of ids it begins and ends, with the page's own end.
+    pub fn bounds(&self, cursor: Cursor) -> (Ulid, Ulid) {
+        let last = cursor.before.unwrap_or(Ulid::MAX);
+        let until = self.until.map_or(Ulid::MAX, Ulid::floor);
+        (self.since.map_or(Ulid::MIN, Ulid::floor), last.min(until))
+    }
+}
+
+/// What comes after all texts with a beginning.
+pub(crate) fn after_prefix(prefix: &str) -> String {
+    format!("{prefix}{}", char::MAX)
+}
 
 /// A caller's promise that a repeat with this key means the same request.
 #[derive(Debug, Clone)]
@@ -182,5 +218,5 @@ pub trait Settings {
     async fn count_lanes(&self, tenant: TenantId) -> Result<i64>;
 
     /// The audit trail, newest first.
-    async fn audit(&self, tenant: Option<TenantId>, cursor: Cursor) -> Result<Vec<AuditRow>>;
+    async fn audit(&self, filter: AuditFilter, cursor: Cursor) -> Result<Vec<AuditRow>>;
 }

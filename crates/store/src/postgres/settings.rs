@@ -8,8 +8,9 @@ use wakepost_domain::access::{Key, Reach, Role};
 use wakepost_domain::lane::{Lane, LaneId, LaneKey};
 use wakepost_domain::tenant::{Tenant, TenantSettings};
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{KeyId, SourceId, TenantId, Timestamp, Ulid};
+use wakepost_domain::{KeyId, SourceId, TenantId, Timestamp};
 
+use super::event_list::Query;
 use super::rows::{
     audit, bytes, execute, get, opt_text, query, query_opt, sealed, text, time, uuid,
 };
@@ -20,8 +21,8 @@ use super::settings_rows::{
 use super::{Postgres, commit};
 use crate::error::{Result, StoreError};
 use crate::moves::{
-    AuditEntry, AuditRow, Cursor, Idempotency, KeyRecord, Once, Page, Replayed, Settings,
-    SourceRecord,
+    AuditEntry, AuditFilter, AuditRow, Cursor, Idempotency, KeyRecord, Once, Page, Replayed,
+    Settings, SourceRecord, after_prefix,
 };
 
 #[async_trait]
@@ -361,18 +362,33 @@ impl Settings for Postgres {
         get(&client.query_one(sql, &[&tenant.0]).await?, 0)
     }
 
-    async fn audit(&self, tenant: Option<TenantId>, cursor: Cursor) -> Result<Vec<AuditRow>> {
+    async fn audit(&self, filter: AuditFilter, cursor: Cursor) -> Result<Vec<AuditRow>> {
         let client = self.cool().await?;
-        let of_tenant = if tenant.is_some() { "tenant = $1::int" } else { "$1::int IS NULL" };
-        let sql = format!(
-            "SELECT id, tenant, actor, action, target, note FROM audit
-             WHERE {of_tenant} AND id < $2::uuid ORDER BY id DESC LIMIT $3::bigint"
-        );
-        let before = uuid(cursor.before.unwrap_or(Ulid::MAX));
-        let tenant = tenant.map(|tenant| tenant.0);
-        let rows = query(&client, &sql, &[&tenant, &before, &i64::from(cursor.limit)]).await?;
+        let rows = audit_query(&filter, cursor).run(&client).await?;
         rows.iter().map(audit_row).collect()
     }
+}
+
+fn audit_query(filter: &AuditFilter, cursor: Cursor) -> Query {
+    let (from, before) = filter.bounds(cursor);
+    let mut query = Query::new("SELECT id, tenant, actor, action, target, note FROM audit".into());
+    query.add(" WHERE id >= ?::uuid", uuid(from));
+    query.add(" AND id < ?::uuid", uuid(before));
+    if let Some(tenant) = filter.tenant {
+        query.add(" AND tenant = ?::int", tenant.0);
+    }
+    if let Some(actor) = &filter.actor {
+        query.add(" AND actor = ?::text", text(actor).into_owned());
+    }
+    if let Some(target) = &filter.target {
+        query.add(" AND target = ?::text", text(target).into_owned());
+    }
+    if let Some(action) = &filter.action {
+        query.add(" AND action >= ?::text", text(action).into_owned());
+        query.add(" AND action < ?::text", text(&after_prefix(action)).into_owned());
+    }
+    query.add(" ORDER BY id DESC LIMIT ?::bigint", i64::from(cursor.limit));
+    query
 }
 
 /// Takes an idempotency key in the transaction of what it guards, or finds what it came to before.

@@ -10,11 +10,12 @@ use wakepost_domain::work::{Priority, WorkKind};
 use wakepost_domain::{AuditId, KeyId, SourceId, TenantId, Timestamp, Ulid};
 
 use super::Sqlite;
+use super::read::Query;
 use super::rows::{Bits, SealedColumn, audit, collect, json, known, time, unavailable};
 use crate::error::{Result, StoreError};
 use crate::moves::{
-    AuditEntry, AuditRow, Cursor, Idempotency, KeyRecord, Once, Page, Replayed, Settings,
-    SourceRecord,
+    AuditEntry, AuditFilter, AuditRow, Cursor, Idempotency, KeyRecord, Once, Page, Replayed,
+    Settings, SourceRecord, after_prefix,
 };
 use crate::vault::Sealed;
 
@@ -396,23 +397,33 @@ impl Settings for Sqlite {
             .await
     }
 
-    async fn audit(&self, tenant: Option<TenantId>, cursor: Cursor) -> Result<Vec<AuditRow>> {
+    async fn audit(&self, filter: AuditFilter, cursor: Cursor) -> Result<Vec<AuditRow>> {
         self.readers
-            .read(move |connection, _| {
-                let mut select = connection
-                    .prepare_cached(
-                        "SELECT id, tenant, actor, action, target, note FROM audit
-                         WHERE (?1 IS NULL OR tenant = ?1) AND id < ?2 ORDER BY id DESC LIMIT ?3",
-                    )
-                    .map_err(unavailable)?;
-                let before = Bits(cursor.before.unwrap_or(Ulid::MAX).to_bytes());
-                let rows = select
-                    .query_map((tenant.map(|tenant| tenant.0), before, cursor.limit), audit_row)
-                    .map_err(unavailable)?;
-                collect(rows)
-            })
+            .read(move |connection, _| audit_query(&filter, cursor).run(connection, audit_row))
             .await
     }
+}
+
+fn audit_query(filter: &AuditFilter, cursor: Cursor) -> Query {
+    let (from, before) = filter.bounds(cursor);
+    let mut query = Query::new("SELECT id, tenant, actor, action, target, note FROM audit".into());
+    let bits = |id: Ulid| Box::new(Bits(id.to_bytes()));
+    query.add(" WHERE id >= ? AND id < ?", vec![bits(from), bits(before)]);
+    if let Some(tenant) = filter.tenant {
+        query.add(" AND tenant = ?", vec![Box::new(tenant.0)]);
+    }
+    if let Some(actor) = filter.actor.clone() {
+        query.add(" AND actor = ?", vec![Box::new(actor)]);
+    }
+    if let Some(target) = filter.target.clone() {
+        query.add(" AND target = ?", vec![Box::new(target)]);
+    }
+    if let Some(action) = filter.action.clone() {
+        let after = after_prefix(&action);
+        query.add(" AND action >= ? AND action < ?", vec![Box::new(action), Box::new(after)]);
+    }
+    query.add(" ORDER BY id DESC LIMIT ?", vec![Box::new(cursor.limit)]);
+    query
 }
 
 /// Takes an idempotency key in the transaction of what it guards, or finds what it came to before.

@@ -155,6 +155,7 @@ pub async fn register(
             ApiError::new(StatusCode::BAD_GATEWAY, "registration_failed", why)
         }
     };
+    call.note(live.source.tenant, "source.setup", live.source.id.to_string(), None).await?;
     let registered = registering::register(&call.context, live, &webhook_url);
     let status = match registered.await.map_err(refused)? {
         true => "registered",

@@ -81,6 +81,8 @@ pub async fn test(At(id): At<String>, call: Call) -> Result<Response, ApiError> 
     let sample = sample(&live, trial.event_type.as_deref())?;
     let variant = trial.variant.unwrap_or(Variant::Good);
     let request = signed(context, &live, sample, variant)?;
+    let what = Some(sample.event_type.to_owned());
+    call.note(tenant.id, "source.test", id, what).await?;
     let mut answer = send(context, &live, request.clone()).await;
     if variant == Variant::Duplicate {
         answer = send(context, &live, request).await;

@@ -78,6 +78,7 @@ pub async fn test(At(id): At<String>, call: Call) -> Result<Response, ApiError> 
         }
         Some(_) => return Err(ApiError::field("type", "must be a type such as order.created")),
     };
+    call.note(tenant.id, "webhook.test", id, None).await?;
     let tried = webhooks::ask(&call.context, &webhook, asked).await?;
     let answer = tried.answer.as_ref();
     let tested = Tested {

@@ -24,7 +24,8 @@ const EMPTY: &str = "
     DELETE FROM work; DELETE FROM work_done; DELETE FROM attempts; DELETE FROM events; DELETE FROM bodies;
     DELETE FROM dedup_keys; DELETE FROM joined; DELETE FROM threads; DELETE FROM receipts; DELETE FROM job_state; DELETE FROM effects;
     DELETE FROM progress; DELETE FROM lane_caps; DELETE FROM budgets; DELETE FROM costs;
-    DELETE FROM schedules; DELETE FROM audit; UPDATE lanes SET shut_until = 0;
+    DELETE FROM schedules; ALTER TABLE audit DISABLE TRIGGER audit_append_only; DELETE FROM audit;
+    ALTER TABLE audit ENABLE TRIGGER audit_append_only; UPDATE lanes SET shut_until = 0;
     UPDATE webhooks SET due_at = NULL, version = 0;";
 
 /// How long what a dead node began may still go on.
