@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wakepost_domain::access::{Key, Reach, Role};
 use wakepost_domain::ports::{Clock, Entropy};
-use wakepost_domain::{AuditId, KeyId, TenantId, Ulid, limits};
+use wakepost_domain::{AuditId, KeyId, Ulid, limits};
 use wakepost_store::moves::{AuditEntry, KeyRecord, Ledger, Once};
 use wakepost_store::postgres::{Postgres, PostgresOptions};
 use wakepost_store::sqlite::{Drive, Durability, Sqlite};
@@ -77,12 +77,12 @@ impl App {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         make_data_dir(&config)?;
-        let (master, master_key) = config::master_key(&config, entropy.as_ref())?;
+        let (keys, master_key) = config::master_keys(&config, entropy.as_ref()).await?;
         let Opened { store, ledger, hub, words, ttl, postgres } =
             open(&config, clock.clone()).await?;
-        let vault = Arc::new(Vault::new(&master, store.clone(), entropy.clone()));
-        // A wrong master key must stop the start, not the first event.
-        vault.key(TenantId::DEFAULT).await?;
+        let vault = Arc::new(Vault::new(Arc::new(keys), store.clone(), entropy.clone()));
+        vault.check().await?;
+        let root = vault.root().await?;
         let first_key =
             first_key(&config, store.as_ref(), clock.as_ref(), entropy.as_ref()).await?;
         let (doors, certificates) = doors::open(&config).await?;
@@ -113,7 +113,7 @@ impl App {
             strangers: Strangers::default(),
             faults: Faults::default(),
             local_url: local_url(&config, api_address.unwrap_or(address)),
-            tokens: Tokens::new(&master),
+            tokens: Tokens::new(&root),
             ledger,
             client: Arc::new(client),
             mailer,

@@ -8,7 +8,7 @@ use wakepost_domain::Ulid;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::{TenantId, Timestamp, WorkId};
 use wakepost_store::moves::Item;
-use wakepost_store::vault::MasterKey;
+use wakepost_store::vault::Root;
 
 use crate::chains::Link;
 
@@ -30,7 +30,8 @@ const TASK_BYTES: usize = 4 + 16 + 8;
 /// A chain's link says whose job it is, which, and how many led to it.
 const CHAIN_BYTES: usize = 4 + 16 + 4;
 
-/// Signs and reads tokens. Every node with the same master key reads the others'.
+/// Signs and reads tokens. Every node of one database reads the others', whatever
+/// becomes of the master key.
 pub struct Tokens {
     lease: hmac::Key,
     delivery: hmac::Key,
@@ -52,9 +53,9 @@ impl std::fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// Tokens under keys derived from the master key.
-    pub fn new(master: &MasterKey) -> Tokens {
-        let key = |purpose| hmac::Key::new(hmac::HMAC_SHA256, &master.derive(purpose));
+    /// Tokens under keys derived from the server's own secret.
+    pub fn new(root: &Root) -> Tokens {
+        let key = |purpose| hmac::Key::new(hmac::HMAC_SHA256, &root.derive(purpose));
         Tokens {
             lease: key("wakepost lease tokens"),
             delivery: key("wakepost delivery lease tokens"),
@@ -253,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_token_reads_back_and_a_changed_one_does_not() {
-        let tokens = Tokens::new(&MasterKey::new([1; 32]));
+        let tokens = Tokens::new(&Root::new([1; 32]));
         let token = tokens.lease(&ticket());
         assert_eq!(tokens.read_lease(&token), Some(ticket()));
         for index in 0..token.len() {
@@ -266,9 +267,9 @@ mod tests {
     }
 
     #[test]
-    fn a_job_key_is_not_a_lease_token_and_another_master_key_reads_neither() {
-        let tokens = Tokens::new(&MasterKey::new([1; 32]));
-        let other = Tokens::new(&MasterKey::new([2; 32]));
+    fn a_job_key_is_not_a_lease_token_and_another_servers_secret_reads_neither() {
+        let tokens = Tokens::new(&Root::new([1; 32]));
+        let other = Tokens::new(&Root::new([2; 32]));
         let key = tokens.job_key(&ticket());
         assert_eq!(tokens.read_job_key(&key), Some(ticket()));
         assert_eq!(tokens.read_lease(&key.replace(JOB_KEY_PREFIX, LEASE_PREFIX)), None);
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_link_reads_back_and_a_changed_one_does_not() {
-        let tokens = Tokens::new(&MasterKey::new([1; 32]));
+        let tokens = Tokens::new(&Root::new([1; 32]));
         let link = Link { tenant: TenantId(3), work: WorkId(Ulid::MAX), hops: 7 };
         let token = tokens.chain(&link);
         assert_eq!(tokens.read_chain(&token), Some(link));
@@ -287,13 +288,13 @@ mod tests {
             let changed = String::from_utf8(bytes).unwrap();
             assert_eq!(tokens.read_chain(&changed), None, "{changed}");
         }
-        let other = Tokens::new(&MasterKey::new([2; 32]));
+        let other = Tokens::new(&Root::new([2; 32]));
         assert_eq!(other.read_chain(&token), None);
     }
 
     #[test]
     fn a_portals_key_is_for_one_tenant_and_a_while() {
-        let tokens = Tokens::new(&MasterKey::new([1; 32]));
+        let tokens = Tokens::new(&Root::new([1; 32]));
         let at = Timestamp::from_millis;
         let token = tokens.portal(TenantId(3), at(1000));
         assert_eq!(tokens.read_portal(&token, at(999)), Some((TenantId(3), at(1000))));
@@ -306,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_task_token_is_for_one_job_and_a_while() {
-        let tokens = Tokens::new(&MasterKey::new([1; 32]));
+        let tokens = Tokens::new(&Root::new([1; 32]));
         let item = Item { tenant: TenantId(3), work: WorkId(Ulid::MAX) };
         let at = Timestamp::from_millis;
         let token = tokens.task(item, at(1000));
@@ -319,7 +320,7 @@ mod tests {
             assert_eq!(tokens.read_task(&changed, at(1)), None, "{changed}");
         }
         assert_eq!(tokens.read_task(&tokens.job_key(&ticket()), at(1)), None);
-        let other = Tokens::new(&MasterKey::new([2; 32]));
+        let other = Tokens::new(&Root::new([2; 32]));
         assert_eq!(other.read_task(&token, at(1)), None);
     }
 }

@@ -44,6 +44,7 @@ pub const PLACES: &[&str] = &[
     "webhook.before_write",
     "backfill.before_page",
     "retention.mid_batch",
+    "rotation.mid_batch",
     "migration.mid_step",
     "shutdown.mid_drain",
     "sqlite.checkpoint",

@@ -14,7 +14,7 @@ use wakepost_domain::{EventId, RunId, ScheduleId, SourceId, TenantId, Ulid, Webh
 use zeroize::Zeroizing;
 
 use crate::error::{Result, StoreError};
-use crate::moves::Settings;
+use crate::moves::{DataKeyRow, DataKeys, Rewrap, WrappedKey};
 use crate::xaes::{NONCE, TAG, Xaes};
 
 const VERSION: u8 = 1;
@@ -157,13 +157,30 @@ impl TenantKey {
     }
 }
 
-/// The master key: 32 bytes that wrap the tenants' keys and sign lease tokens.
+/// Names a master key, and tells nothing of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MasterKeyId(pub(crate) [u8; 8]);
+
+impl fmt::Display for MasterKeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("mk_")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for MasterKeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A master key: 32 bytes that wrap the tenants' keys, and nothing else.
 #[derive(Clone)]
 pub struct MasterKey(Zeroizing<[u8; 32]>);
 
 impl fmt::Debug for MasterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MasterKey(…)")
+        write!(f, "MasterKey({})", self.id())
     }
 }
 
@@ -173,19 +190,139 @@ impl MasterKey {
         MasterKey(Zeroizing::new(bytes))
     }
 
-    /// A key for another purpose, from which this one cannot be told.
-    pub fn derive(&self, purpose: &str) -> [u8; 32] {
-        let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, &self.0[..]);
-        let tag = aws_lc_rs::hmac::sign(&key, purpose.as_bytes());
-        tag.as_ref().try_into().expect("SHA-256 has 32 bytes")
+    /// What it is called where it must not be told.
+    pub fn id(&self) -> MasterKeyId {
+        let [a, b, c, d, e, f, g, h, ..] = derive(&self.0, "wakepost master key id");
+        MasterKeyId([a, b, c, d, e, f, g, h])
+    }
+
+    fn wrapper(&self) -> Xaes {
+        Xaes::new(&derive(&self.0, "wakepost data keys"))
+    }
+
+    fn wrap(&self, tenant: TenantId, key: &[u8; 32], entropy: &dyn Entropy) -> WrappedKey {
+        let mut nonce = [0u8; NONCE];
+        entropy.fill(&mut nonce);
+        let mut cipher = *key;
+        let tag = self.wrapper().seal(&nonce, &tenant.0.to_be_bytes(), &mut cipher);
+        WrappedKey { master: self.id(), bytes: [&nonce[..], &cipher, &tag].concat() }
     }
 }
 
+/// The master key in use, and those that may still have wrapped something.
+#[derive(Debug, Clone)]
+pub struct MasterKeys {
+    current: MasterKey,
+    previous: Vec<MasterKey>,
+}
+
+impl MasterKeys {
+    /// `current` wraps what is new; all open.
+    pub fn new(current: MasterKey, previous: Vec<MasterKey>) -> MasterKeys {
+        MasterKeys { current, previous }
+    }
+
+    /// The one in use.
+    pub fn current(&self) -> &MasterKey {
+        &self.current
+    }
+
+    /// The names of all, the one in use first.
+    pub fn ids(&self) -> Vec<MasterKeyId> {
+        self.all().map(MasterKey::id).collect()
+    }
+
+    /// All, the one in use first.
+    pub fn all(&self) -> impl Iterator<Item = &MasterKey> {
+        std::iter::once(&self.current).chain(&self.previous)
+    }
+
+    fn unwrap(&self, tenant: TenantId, wrapped: &WrappedKey) -> Result<Zeroizing<[u8; 32]>> {
+        let wrong = || {
+            StoreError::Corrupt(
+                "a tenant's key does not open: is this the master key the database was made with?"
+                    .to_owned(),
+            )
+        };
+        let by = self.all().find(|key| key.id() == wrapped.master);
+        let by = by.ok_or_else(|| self.lacks(&[(wrapped.master, 1)]))?;
+        let (nonce, cipher) = wrapped.bytes.split_at_checked(NONCE).ok_or_else(wrong)?;
+        let nonce: [u8; NONCE] = nonce.try_into().map_err(|_| wrong())?;
+        let aad = tenant.0.to_be_bytes();
+        let plain = by.wrapper().open(&nonce, &aad, cipher.to_vec()).ok_or_else(wrong)?;
+        let plain = Zeroizing::new(plain);
+        Ok(Zeroizing::new(plain.as_slice().try_into().map_err(|_| wrong())?))
+    }
+
+    fn lacks(&self, wrapped: &[(MasterKeyId, i64)]) -> StoreError {
+        let names = |ids: Vec<MasterKeyId>| {
+            ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        };
+        let count: i64 = wrapped.iter().map(|(_, count)| count).sum();
+        let by = names(wrapped.iter().map(|(id, _)| *id).collect());
+        StoreError::Corrupt(format!(
+            "{count} data key(s) are wrapped by master key {by}, and this program has only {}: give it that key \
+             as master_key, or as master_key_previous while a rotation is under way",
+            names(self.ids())
+        ))
+    }
+}
+
+/// Where a vault finds the master keys. It asks whenever it meets a tenant for the first time, so that keys in a file can
+/// be rotated under a running server.
+pub trait KeyRing: Send + Sync {
+    /// The keys as they are now.
+    fn keys(&self) -> MasterKeys;
+}
+
+impl KeyRing for MasterKeys {
+    fn keys(&self) -> MasterKeys {
+        self.clone()
+    }
+}
+
+impl KeyRing for MasterKey {
+    fn keys(&self) -> MasterKeys {
+        MasterKeys::new(self.clone(), Vec::new())
+    }
+}
+
+/// The server's own secret, from which the keys of its tokens follow. It is stored wrapped as a tenant's key is, so that
+/// a rotation of the master key changes no token and no derived signature.
+pub struct Root(Zeroizing<[u8; 32]>);
+
+impl fmt::Debug for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Root(…)")
+    }
+}
+
+impl Root {
+    /// From its bytes.
+    pub fn new(bytes: [u8; 32]) -> Root {
+        Root(Zeroizing::new(bytes))
+    }
+
+    /// A key for one purpose, from which the root cannot be told.
+    pub fn derive(&self, purpose: &str) -> [u8; 32] {
+        derive(&self.0, purpose)
+    }
+}
+
+fn derive(key: &[u8; 32], purpose: &str) -> [u8; 32] {
+    let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, key);
+    let tag = aws_lc_rs::hmac::sign(&key, purpose.as_bytes());
+    tag.as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+/// Whose key the root is: no tenant has this number.
+const SERVER: TenantId = TenantId(0);
+
 /// Gives out the tenants' keys, and makes one for a tenant that has none.
 pub struct Vault {
-    wrapper: Xaes,
+    ring: Arc<dyn KeyRing>,
     entropy: Arc<dyn Entropy>,
-    settings: Arc<dyn Settings + Send + Sync>,
+    store: Arc<dyn DataKeys + Send + Sync>,
     keys: RwLock<HashMap<TenantId, Arc<TenantKey>>>,
 }
 
@@ -198,12 +335,28 @@ impl fmt::Debug for Vault {
 impl Vault {
     /// A vault over the store's data keys.
     pub fn new(
-        master: &MasterKey,
-        settings: Arc<dyn Settings + Send + Sync>,
+        ring: Arc<dyn KeyRing>,
+        store: Arc<dyn DataKeys + Send + Sync>,
         entropy: Arc<dyn Entropy>,
     ) -> Vault {
-        let wrapper = Xaes::new(&master.derive("wakepost data keys"));
-        Vault { wrapper, entropy, settings, keys: RwLock::new(HashMap::new()) }
+        Vault { ring, entropy, store, keys: RwLock::new(HashMap::new()) }
+    }
+
+    /// Whether the master keys open everything that is there: a wrong one must stop a start, not the first event.
+    pub async fn check(&self) -> Result<()> {
+        let keys = self.ring.keys();
+        let mut wrapped = self.store.data_keys_by_master().await?;
+        let ids = keys.ids();
+        wrapped.retain(|(id, _)| !ids.contains(id));
+        if !wrapped.is_empty() {
+            return Err(keys.lacks(&wrapped));
+        }
+        self.key(TenantId::DEFAULT).await.map(|_| ())
+    }
+
+    /// The server's own secret.
+    pub async fn root(&self) -> Result<Root> {
+        self.stored(SERVER).await.map(|(_, key)| Root(key))
     }
 
     /// The key of a tenant.
@@ -211,40 +364,62 @@ impl Vault {
         if let Some(key) = self.keys.read().get(&tenant) {
             return Ok(key.clone());
         }
-        let mut fresh = Zeroizing::new([0u8; 32]);
-        self.entropy.fill(&mut fresh[..]);
-        let (number, wrapped) = self.settings.data_key(tenant, self.wrap(tenant, &fresh)).await?;
-        let key = Arc::new(TenantKey {
-            tenant,
-            number,
-            cipher: Xaes::new(&*self.unwrap(tenant, &wrapped)?),
-            entropy: self.entropy.clone(),
-        });
+        let (number, key) = self.stored(tenant).await?;
+        let entropy = self.entropy.clone();
+        let key = Arc::new(TenantKey { tenant, number, cipher: Xaes::new(&key), entropy });
         self.keys.write().insert(tenant, key.clone());
         Ok(key)
     }
 
-    fn wrap(&self, tenant: TenantId, key: &[u8; 32]) -> Vec<u8> {
-        let mut nonce = [0u8; NONCE];
-        self.entropy.fill(&mut nonce);
-        let mut cipher = *key;
-        let tag = self.wrapper.seal(&nonce, &tenant.0.to_be_bytes(), &mut cipher);
-        [&nonce[..], &cipher, &tag].concat()
+    async fn stored(&self, tenant: TenantId) -> Result<(i32, Zeroizing<[u8; 32]>)> {
+        let mut fresh = Zeroizing::new([0u8; 32]);
+        self.entropy.fill(&mut fresh[..]);
+        let candidate = self.ring.keys().current.wrap(tenant, &fresh, self.entropy.as_ref());
+        let (number, wrapped) = self.store.data_key(tenant, candidate).await?;
+        // Read again: a rotation may have begun since.
+        Ok((number, self.ring.keys().unwrap(tenant, &wrapped)?))
     }
+}
 
-    fn unwrap(&self, tenant: TenantId, wrapped: &[u8]) -> Result<Zeroizing<[u8; 32]>> {
-        let wrong = || {
-            StoreError::Corrupt(
-                "a tenant's key does not open: is this the master key the database was made with?"
-                    .to_owned(),
-            )
-        };
-        let (nonce, cipher) = wrapped.split_at_checked(NONCE).ok_or_else(wrong)?;
-        let nonce: [u8; NONCE] = nonce.try_into().map_err(|_| wrong())?;
-        let aad = tenant.0.to_be_bytes();
-        let plain = self.wrapper.open(&nonce, &aad, cipher.to_vec()).ok_or_else(wrong)?;
-        let plain = Zeroizing::new(plain);
-        Ok(Zeroizing::new(plain.as_slice().try_into().map_err(|_| wrong())?))
+/// What a rotation did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rotated {
+    /// How many keys it wrapped anew.
+    pub rewrapped: u64,
+    /// Whose keys no master key opened: these are as they were.
+    pub unopened: Vec<TenantId>,
+}
+
+/// How many keys one step of a rotation wraps anew.
+const ROTATION_STEP: u32 = 20;
+
+/// Wraps every key by the current master key, in small steps. Nodes that have both keys do not notice. It can end
+/// anywhere: the next call goes on with what is left.
+pub async fn rotate(
+    store: &(dyn DataKeys + Send + Sync),
+    keys: &MasterKeys,
+    entropy: &dyn Entropy,
+    mut progress: impl FnMut(u64),
+) -> Result<Rotated> {
+    let mut rotated = Rotated::default();
+    let mut after = i32::MIN;
+    loop {
+        let rows = store.wrapped_by_others(keys.current.id(), after, ROTATION_STEP).await?;
+        let Some(last) = rows.last() else { return Ok(rotated) };
+        after = last.number;
+        let mut changes = Vec::with_capacity(rows.len());
+        for DataKeyRow { number, tenant, wrapped: seen } in rows {
+            match keys.unwrap(tenant, &seen) {
+                Ok(plain) => {
+                    let wrapped = keys.current.wrap(tenant, &plain, entropy);
+                    changes.push(Rewrap { number, seen, wrapped });
+                }
+                Err(StoreError::Corrupt(_)) => rotated.unopened.push(tenant),
+                Err(error) => return Err(error),
+            }
+        }
+        rotated.rewrapped += store.rewrap(changes).await?;
+        progress(rotated.rewrapped);
     }
 }
 

@@ -82,8 +82,8 @@ places! {
 /// Places that are no fault: `sqlite.sync` is the control of the power cuts.
 const CONTROLS: [&str; 1] = ["sqlite.sync"];
 /// Places that this load does not lead to: `tests/expanding.rs`, `tests/bulk.rs`, `tests/dead_letters.rs`,
-/// `tests/scheduling.rs` and `tests/delivering` try them.
-const ELSEWHERE: [&str; 9] = [
+/// `tests/scheduling.rs`, `tests/delivering` and `tests/rotating.rs` try them.
+const ELSEWHERE: [&str; 10] = [
     "expand.before_position",
     "operation.before_position",
     "replay.mid_batch",
@@ -93,6 +93,7 @@ const ELSEWHERE: [&str; 9] = [
     "delivery.after_send",
     "webhook.before_write",
     "backfill.before_page",
+    "rotation.mid_batch",
 ];
 
 async fn try_place(database: Database, place: &'static str, usual: Act, nth: u32) {

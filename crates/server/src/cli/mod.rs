@@ -1,6 +1,7 @@
 //! The command line of `wakepost`: one file per command.
 
 mod config;
+mod master_key;
 mod migrate;
 mod serve;
 
@@ -36,6 +37,11 @@ enum Command {
         #[command(flatten)]
         settings: Settings,
     },
+    /// Look at the master key, or rotate it.
+    MasterKey {
+        #[command(subcommand)]
+        command: MasterKeyCommand,
+    },
     /// Look at the settings.
     Config {
         #[command(subcommand)]
@@ -44,6 +50,25 @@ enum Command {
     /// The demo's agent.
     #[command(hide = true)]
     DemoAgent,
+}
+
+#[derive(Debug, Subcommand)]
+enum MasterKeyCommand {
+    /// Wrap every data key by the new master key. Safe beside running servers, and to be run again after an interruption.
+    Rotate {
+        #[command(flatten)]
+        new: master_key::NewKey,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Say how many data keys each master key wraps; exit with 1 if one of them is not in the settings.
+    Status {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        settings: Settings,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -119,6 +144,12 @@ pub fn main() -> ExitCode {
             Command::Serve(settings) => serve::run(settings.load()?).await,
             Command::Demo(args) => demo::run(args).await,
             Command::Migrate { check, settings } => migrate::run(&settings.load()?, check).await,
+            Command::MasterKey { command: MasterKeyCommand::Rotate { new, settings } } => {
+                master_key::rotate(&settings.load()?, &new).await
+            }
+            Command::MasterKey { command: MasterKeyCommand::Status { json, settings } } => {
+                master_key::status(&settings.load()?, json).await
+            }
             Command::Config { command: ConfigCommand::Check(settings) } => {
                 config::check(&settings.load()?)
             }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Config, Retention, alerts, exec, outbound};
+use super::{Config, KeyPlace, Retention, alerts, exec, outbound};
 use crate::listener::tls::TlsFiles;
 
 /// Where a setting came from.
@@ -86,6 +86,11 @@ const KNOWN: &[Known] = &[
     known("public_url", &["WAKEPOST_PUBLIC_URL", "WEBHOOK_BASE_URL", "APP_URL", "URL"], ""),
     secret("admin_key", &["WAKEPOST_ADMIN_KEY"]),
     secret("master_key", &["WAKEPOST_MASTER_KEY"]),
+    known("master_key_file", &["WAKEPOST_MASTER_KEY_FILE"], ""),
+    known("master_key_command", &["WAKEPOST_MASTER_KEY_COMMAND"], ""),
+    secret("master_key_previous", &["WAKEPOST_MASTER_KEY_PREVIOUS"]),
+    known("master_key_previous_file", &["WAKEPOST_MASTER_KEY_PREVIOUS_FILE"], ""),
+    known("master_key_previous_command", &["WAKEPOST_MASTER_KEY_PREVIOUS_COMMAND"], ""),
     known("allow_http", &["WAKEPOST_ALLOW_HTTP"], "false"),
     known("allow_private", &["WAKEPOST_ALLOW_PRIVATE"], "false"),
     known("ca_file", &["WAKEPOST_CA_FILE"], ""),
@@ -222,13 +227,36 @@ fn put(
         toml::Value::String(text) => text,
         toml::Value::Array(items) => {
             let texts: Option<Vec<&str>> = items.iter().map(toml::Value::as_str).collect();
-            texts.ok_or_else(|| format!("{name} must be a list of texts"))?.join(",")
+            let texts = texts.ok_or_else(|| format!("{name} must be a list of texts"))?;
+            // The parts of a command may hold anything.
+            if name.ends_with("_command") { json_text(&texts) } else { texts.join(",") }
         }
         toml::Value::Table(_) => return Err(format!("{name} cannot be a table")),
         other => other.to_string(),
     };
     values.insert(name, text);
     Ok(())
+}
+
+fn json_text(texts: &[&str]) -> String {
+    serde_json::to_string(texts).expect("texts are JSON")
+}
+
+/// Where keys are by the three settings of a name: at most one of them is set, and a command is a list.
+fn key_places(name: &str, some: &dyn Fn(&str) -> Option<String>) -> Result<Vec<KeyPlace>, String> {
+    let command = format!("{name}_command");
+    let mut places: Vec<KeyPlace> = some(name).map(KeyPlace::Setting).into_iter().collect();
+    places.extend(some(&format!("{name}_file")).map(|path| KeyPlace::File(path.into())));
+    if let Some(text) = some(&command) {
+        let parts: Vec<String> = serde_json::from_str(&text)
+            .ok()
+            .filter(|parts: &Vec<String>| !parts.is_empty())
+            .ok_or_else(|| {
+                format!("{command} must be a list, such as [\"program\", \"argument\"]")
+            })?;
+        places.push(KeyPlace::Command(parts));
+    }
+    Ok(places)
 }
 
 fn check_exec_keys(name: &str, command: &toml::Value) -> Result<(), String> {
@@ -318,7 +346,8 @@ fn build(
         database_url,
         public_url: public_url(some("public_url"))?,
         admin_key,
-        master_key: some("master_key"),
+        master_key: one_place(key_places("master_key", &some)?)?,
+        master_key_previous: key_places("master_key_previous", &some)?,
         addresses: outbound::policy(flag("allow_http")?, &text("allow_private"))
             .map_err(|problem| format!("allow_private: {problem}"))?,
         authorities: outbound::authorities(some("ca_file").as_deref())
@@ -371,6 +400,15 @@ fn tls(
 fn rate(text: &str) -> Result<f64, String> {
     let rate: Option<f64> = text.parse().ok().filter(|rate| (0.0..=1_000_000.0).contains(rate));
     rate.ok_or_else(|| format!("key_rate_per_s must be a number from 0 to 1000000, not {text:?}"))
+}
+
+fn one_place(mut places: Vec<KeyPlace>) -> Result<Option<KeyPlace>, String> {
+    if places.len() > 1 {
+        return Err(
+            "set one of master_key, master_key_file and master_key_command, not several".to_owned()
+        );
+    }
+    Ok(places.pop())
 }
 
 fn public_url(text: Option<String>) -> Result<Option<String>, String> {
@@ -457,6 +495,21 @@ mod tests {
         let (values, _) = parse_file("[alerts]\np99_ms = 1.5\nsuccess_warning = 90").unwrap();
         assert_eq!(values["alerts.p99_ms"], "1.5");
         assert!(parse_file("[alerts]\np98_ms = 1").unwrap_err().contains("alerts.p9"));
+    }
+
+    #[test]
+    fn a_master_key_comes_from_one_place_and_a_command_is_a_list() {
+        let file = |text: &str| {
+            let (values, _) = parse_file(text).unwrap();
+            key_places("master_key", &|name: &str| values.get(name).cloned())
+        };
+        let command = file("master_key_command = [\"vault\", \"read\", \"a, b\"]").unwrap();
+        let parts = ["vault", "read", "a, b"].map(str::to_owned).to_vec();
+        assert_eq!(command, [KeyPlace::Command(parts)]);
+        assert!(file("master_key_command = \"vault read\"").is_err());
+        assert!(file("master_key_command = []").is_err());
+        let two = file("master_key = \"x\"\nmaster_key_file = \"y\"").unwrap();
+        assert!(one_place(two).unwrap_err().contains("not several"));
     }
 
     #[test]

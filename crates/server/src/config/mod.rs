@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use exec::ExecCommand;
-pub use key::{MasterKeySource, master_key};
+pub use key::{KeyPlace, Keys, MasterKeySource, master_keys, one_key, previous_file, turn_file};
 pub use load::{ConfigError, Flags, Origin, Setting, load};
 pub use retention::Retention;
 
@@ -42,8 +42,10 @@ pub struct Config {
     pub public_url: Option<String>,
     /// The first admin key, if the operator chose it.
     pub admin_key: Option<String>,
-    /// The master key, base64, if not in its file.
-    pub master_key: Option<String>,
+    /// Where the master key is, if not in the data directory's file.
+    pub master_key: Option<KeyPlace>,
+    /// Where master keys are that may still have wrapped something.
+    pub master_key_previous: Vec<KeyPlace>,
     /// What requests that we send may reach.
     pub addresses: AddressPolicy,
     /// Certificate authorities that requests we send trust beside the public ones.

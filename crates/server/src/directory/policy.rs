@@ -86,7 +86,7 @@ pub struct Preflight {
 pub enum Secret {
     /// It is stored with the source.
     Kept(Option<String>),
-    /// It follows from the master key and this text.
+    /// It follows from the server's own secret and this text.
     Derived(String),
 }
 

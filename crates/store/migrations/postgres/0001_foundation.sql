@@ -38,7 +38,8 @@ VALUES (1, 'default', '{"name":"Default"}', wakepost_now());
 
 CREATE TABLE data_keys (
   id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  tenant int NOT NULL UNIQUE,
+  tenant int NOT NULL UNIQUE,        -- 0: the server itself
+  master bytea NOT NULL,             -- names the master key that wraps it
   wrapped bytea NOT NULL
 );
 

@@ -14,7 +14,8 @@ VALUES (1, 'default', '{"name":"Default"}', CAST(unixepoch('subsec') * 1000 AS I
 
 CREATE TABLE data_keys (
   id INTEGER PRIMARY KEY,
-  tenant INTEGER NOT NULL UNIQUE,
+  tenant INTEGER NOT NULL UNIQUE,    -- 0: the server itself
+  master BLOB NOT NULL,              -- names the master key that wraps it
   wrapped BLOB NOT NULL
 ) STRICT;
 

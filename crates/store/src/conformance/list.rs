@@ -305,6 +305,14 @@ macro_rules! conformance_list {
                 the_audit_trail_comes_in_pages_bound_to_a_tenant,
                 the_audit_trail_is_found_by_who_what_and_when,
             ]
+            rotating: [
+                a_rotation_wraps_every_key_anew_and_every_record_still_opens,
+                what_a_rotation_could_not_do_is_named_and_the_next_goes_on,
+                a_key_that_is_no_longer_as_it_was_seen_stays_as_it_is,
+                two_rotations_at_once_do_what_one_does,
+                the_servers_own_secret_is_the_same_before_and_after_a_rotation,
+                a_check_names_the_master_key_that_is_missing,
+            ]
             keys: [
                 a_key_is_found_by_its_hash_alone,
                 a_revoked_key_is_gone_at_once,

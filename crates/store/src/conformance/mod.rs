@@ -49,6 +49,7 @@ pub mod records;
 pub mod registering;
 pub mod replaying;
 pub mod rescuing;
+pub mod rotating;
 pub mod scheduling;
 pub mod sequencing;
 pub mod settings;

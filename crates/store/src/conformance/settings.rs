@@ -11,7 +11,7 @@ use wakepost_domain::{AuditId, EventId, TenantId, Ulid};
 use super::Harness;
 use super::world::{ALL, World, assert_invalid, assert_near, assert_not_found};
 use crate::error::StoreError;
-use crate::moves::{AuditEntry, AuditFilter, Once, Page};
+use crate::moves::{AuditEntry, AuditFilter, Once, Page, Store, WrappedKey};
 use crate::vault::{MasterKey, Slot, Vault};
 
 fn generous() -> TenantSettings {
@@ -155,18 +155,25 @@ pub async fn a_tenant_has_one_data_key_whoever_asks_first(harness: &impl Harness
     let mut calls = Vec::new();
     for turn in 0..20u8 {
         let node = world.node(usize::from(turn));
-        calls.push(tokio::spawn(async move { node.data_key(acme, vec![turn; 40]).await.unwrap() }));
+        calls.push(tokio::spawn(
+            async move { node.data_key(acme, wrapped_key(turn)).await.unwrap() },
+        ));
     }
-    let (number, wrapped) = world.store.data_key(acme, vec![99; 40]).await.unwrap();
+    let (number, wrapped) = world.store.data_key(acme, wrapped_key(99)).await.unwrap();
     for call in calls {
         assert_eq!(call.await.unwrap(), (number, wrapped.clone()));
     }
-    let (other, own) = world.store.data_key(TenantId::DEFAULT, vec![7; 40]).await.unwrap();
+    let (other, own) = world.store.data_key(TenantId::DEFAULT, wrapped_key(7)).await.unwrap();
     assert_ne!(other, number);
-    assert_eq!(own, vec![7; 40], "each tenant has its own");
+    assert_eq!(own, wrapped_key(7), "each tenant has its own");
 }
 
-struct Dice;
+fn wrapped_key(filled: u8) -> WrappedKey {
+    WrappedKey { master: MasterKey::new([1; 32]).id(), bytes: vec![filled; 40] }
+}
+
+/// Real chance.
+pub(super) struct Dice;
 
 impl Entropy for Dice {
     fn fill(&self, buffer: &mut [u8]) {
@@ -177,16 +184,17 @@ impl Entropy for Dice {
 pub async fn one_node_opens_what_the_other_sealed(harness: &impl Harness) {
     let world = World::new(harness).await;
     let acme = world.tenant("acme").await;
-    let master = MasterKey::new([7; 32]);
-    let vaults =
-        [&world.store, &world.other].map(|node| Vault::new(&master, node.clone(), Arc::new(Dice)));
+    let vault = |node: &Arc<dyn Store>, filled| {
+        Vault::new(Arc::new(MasterKey::new([filled; 32])), node.clone(), Arc::new(Dice))
+    };
+    let vaults = [&world.store, &world.other].map(|node| vault(node, 7));
     let slot = Slot::Content(EventId(world.id()));
     let [here, there] = &vaults;
     let sealed = here.key(acme).await.unwrap().seal(slot, b"body");
     assert_eq!(there.key(acme).await.unwrap().open(slot, &sealed).unwrap(), b"body");
     let other = there.key(TenantId::DEFAULT).await.unwrap().open(slot, &sealed);
     assert!(matches!(other, Err(StoreError::Corrupt(_))));
-    let stranger = Vault::new(&MasterKey::new([8; 32]), world.store.clone(), Arc::new(Dice));
+    let stranger = vault(&world.store, 8);
     assert!(matches!(stranger.key(acme).await, Err(StoreError::Corrupt(_))));
 }
 

@@ -5,6 +5,7 @@ mod alerts;
 mod approvals;
 pub mod callback;
 mod caps;
+mod data_keys;
 mod dead_letters;
 mod effects;
 mod fixtures;
@@ -32,6 +33,7 @@ pub use approvals::{
 };
 pub(crate) use caps::names;
 pub use caps::{Bound, Cap, CapScope, Caps, Count, Counts};
+pub use data_keys::{DataKeyRow, DataKeys, Rewrap, WrappedKey};
 pub use dead_letters::{DeadFilter, DeadLetters};
 pub use effects::{Begin, BeginOutcome, EffectRow, Effects, Resolve};
 pub use fixtures::{Fixture, Fixtures};
@@ -70,6 +72,7 @@ pub trait Store:
     + Approvals
     + WorkMoves
     + Settings
+    + DataKeys
     + Fixtures
     + Operations
     + DeadLetters
@@ -97,6 +100,7 @@ impl<T> Store for T where
         + Approvals
         + WorkMoves
         + Settings
+        + DataKeys
         + Fixtures
         + Operations
         + DeadLetters

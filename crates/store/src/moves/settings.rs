@@ -1,4 +1,4 @@
-//! Settings: tenants, keys, sources, lanes, data keys; and who changed what.
+//! Settings: tenants, keys, sources, lanes; and who changed what.
 
 use async_trait::async_trait;
 use wakepost_domain::access::{Key, Reach, Role};
@@ -129,9 +129,6 @@ pub enum Once<T> {
 /// What operators set up.
 #[async_trait]
 pub trait Settings {
-    /// The wrapped data key of a tenant, and its number; the given one is stored if there is none.
-    async fn data_key(&self, tenant: TenantId, candidate: Vec<u8>) -> Result<(i32, Vec<u8>)>;
-
     /// Makes a tenant. `Exists` if the slug is taken.
     async fn create_tenant(
         &self,

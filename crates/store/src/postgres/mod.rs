@@ -19,6 +19,7 @@ mod coalescing;
 mod connect;
 mod conversing;
 mod costs;
+mod data_keys;
 mod dead_letters;
 mod deliveries;
 mod effects;

@@ -1,4 +1,4 @@
-//! Settings: tenants, keys, sources, lanes, data keys; and who changed what.
+//! Settings: tenants, keys, sources, lanes; and who changed what.
 
 use async_trait::async_trait;
 use deadpool_postgres::Transaction;
@@ -27,23 +27,6 @@ use crate::moves::{
 
 #[async_trait]
 impl Settings for Postgres {
-    async fn data_key(&self, tenant: TenantId, candidate: Vec<u8>) -> Result<(i32, Vec<u8>)> {
-        let client = self.cool().await?;
-        let select = "SELECT id, wrapped FROM data_keys WHERE tenant = $1::int";
-        if let Some(row) = query_opt(&client, select, &[&tenant.0]).await? {
-            return Ok((get(&row, 0)?, get(&row, 1)?));
-        }
-        execute(
-            &client,
-            "INSERT INTO data_keys (tenant, wrapped) VALUES ($1::int, $2::bytea)
-             ON CONFLICT (tenant) DO NOTHING",
-            &[&tenant.0, &candidate],
-        )
-        .await?;
-        let row = query_opt(&client, select, &[&tenant.0]).await?.ok_or(StoreError::NotFound)?;
-        Ok((get(&row, 0)?, get(&row, 1)?))
-    }
-
     async fn create_tenant(
         &self,
         slug: String,

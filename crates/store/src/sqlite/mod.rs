@@ -8,6 +8,7 @@
 mod accept;
 mod alerts;
 mod approvals;
+mod beside;
 mod callbacks;
 mod cancelling;
 mod caps;
@@ -15,6 +16,7 @@ mod checkpoint;
 mod coalescing;
 mod conversing;
 mod costs;
+mod data_keys;
 mod dead_letters;
 mod deliveries;
 mod effects;
@@ -60,6 +62,7 @@ use readers::Readers;
 use syncer::Marks;
 use writer::Writer;
 
+pub use beside::Beside;
 pub use migrate::{Pending, SCHEMA_VERSION};
 
 /// The name of the database file in the data directory.

@@ -1,4 +1,4 @@
-//! Settings: tenants, keys, sources, lanes, data keys; and who changed what.
+//! Settings: tenants, keys, sources, lanes; and who changed what.
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -21,22 +21,6 @@ use crate::vault::Sealed;
 
 #[async_trait]
 impl Settings for Sqlite {
-    async fn data_key(&self, tenant: TenantId, candidate: Vec<u8>) -> Result<(i32, Vec<u8>)> {
-        self.write_whole(0, move |tx, _| {
-            tx.execute(
-                "INSERT INTO data_keys (tenant, wrapped) VALUES (?1, ?2) ON CONFLICT (tenant) DO NOTHING",
-                (tenant.0, &candidate),
-            )
-            .and_then(|_| {
-                tx.query_row("SELECT id, wrapped FROM data_keys WHERE tenant = ?1", [tenant.0], |row| {
-                    Ok((row.get(0)?, row.get(1)?))
-                })
-            })
-            .map_err(unavailable)
-        })
-        .await
-    }
-
     async fn create_tenant(
         &self,
         slug: String,

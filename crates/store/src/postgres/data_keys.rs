@@ -1,0 +1,106 @@
+//! The tenants' keys, wrapped by a master key.
+
+use async_trait::async_trait;
+use tokio_postgres::Row;
+use wakepost_domain::TenantId;
+
+use super::rows::{audit, execute, get, query, query_opt};
+use super::{Postgres, commit};
+use crate::error::{Result, StoreError};
+use crate::failpoint;
+use crate::moves::{AuditEntry, DataKeyRow, DataKeys, Rewrap, WrappedKey};
+use crate::vault::MasterKeyId;
+
+#[async_trait]
+impl DataKeys for Postgres {
+    async fn data_key(&self, tenant: TenantId, candidate: WrappedKey) -> Result<(i32, WrappedKey)> {
+        let client = self.cool().await?;
+        let select = "SELECT id, tenant, master, wrapped FROM data_keys WHERE tenant = $1::int";
+        let found = match query_opt(&client, select, &[&tenant.0]).await? {
+            Some(row) => row,
+            None => {
+                execute(
+                    &client,
+                    "INSERT INTO data_keys (tenant, master, wrapped)
+                     VALUES ($1::int, $2::bytea, $3::bytea) ON CONFLICT (tenant) DO NOTHING",
+                    &[&tenant.0, &candidate.master.0.as_slice(), &candidate.bytes],
+                )
+                .await?;
+                query_opt(&client, select, &[&tenant.0]).await?.ok_or(StoreError::NotFound)?
+            }
+        };
+        key_row(&found).map(|found| (found.number, found.wrapped))
+    }
+
+    async fn data_keys_by_master(&self) -> Result<Vec<(MasterKeyId, i64)>> {
+        let client = self.cool().await?;
+        let rows = query(
+            &client,
+            "SELECT master, count(*) FROM data_keys GROUP BY master ORDER BY master",
+            &[],
+        )
+        .await?;
+        rows.iter().map(|row| Ok((master(row, 0)?, get(row, 1)?))).collect()
+    }
+
+    async fn wrapped_by_others(
+        &self,
+        master: MasterKeyId,
+        after: i32,
+        limit: u32,
+    ) -> Result<Vec<DataKeyRow>> {
+        let client = self.cool().await?;
+        let rows = query(
+            &client,
+            "SELECT id, tenant, master, wrapped FROM data_keys
+             WHERE id > $1::int AND master <> $2::bytea ORDER BY id LIMIT $3::bigint",
+            &[&after, &master.0.as_slice(), &i64::from(limit)],
+        )
+        .await?;
+        rows.iter().map(key_row).collect()
+    }
+
+    async fn rewrap(&self, changes: Vec<Rewrap>) -> Result<u64> {
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        let mut changed = 0;
+        for change in &changes {
+            changed += execute(
+                &tx,
+                "UPDATE data_keys SET master = $2::bytea, wrapped = $3::bytea
+                 WHERE id = $1::int AND wrapped = $4::bytea",
+                &[
+                    &change.number,
+                    &change.wrapped.master.0.as_slice(),
+                    &change.wrapped.bytes,
+                    &change.seen.bytes,
+                ],
+            )
+            .await?;
+            failpoint::pass_async("rotation.mid_batch").await?;
+        }
+        commit(tx).await?;
+        Ok(changed)
+    }
+
+    async fn note_rotation(&self, entry: AuditEntry) -> Result<()> {
+        let mut client = self.cool().await?;
+        let tx = client.transaction().await?;
+        audit(&tx, &entry).await?;
+        commit(tx).await
+    }
+}
+
+fn key_row(row: &Row) -> Result<DataKeyRow> {
+    Ok(DataKeyRow {
+        number: get(row, 0)?,
+        tenant: TenantId(get(row, 1)?),
+        wrapped: WrappedKey { master: master(row, 2)?, bytes: get(row, 3)? },
+    })
+}
+
+fn master(row: &Row, column: usize) -> Result<MasterKeyId> {
+    let bytes: Vec<u8> = get(row, column)?;
+    let wrong = |_| StoreError::Corrupt("the name of a master key has eight bytes".to_owned());
+    bytes.try_into().map(MasterKeyId).map_err(wrong)
+}
