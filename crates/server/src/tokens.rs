@@ -56,13 +56,15 @@ impl Tokens {
     /// Tokens under keys derived from the server's own secret.
     pub fn new(root: &Root) -> Tokens {
         let key = |purpose| hmac::Key::new(hmac::HMAC_SHA256, &root.derive(purpose));
+        let of_leases =
+            |purpose| hmac::Key::new(hmac::HMAC_SHA256, &root.derive_for_leases(purpose));
         Tokens {
-            lease: key("wakepost lease tokens"),
-            delivery: key("wakepost delivery lease tokens"),
-            job: key("wakepost job keys"),
+            lease: of_leases("wakepost lease tokens"),
+            delivery: of_leases("wakepost delivery lease tokens"),
+            job: of_leases("wakepost job keys"),
             executor: key("wakepost executor secrets"),
             callback: key("wakepost callback secrets"),
-            task: key("wakepost task tokens"),
+            task: of_leases("wakepost task tokens"),
             chain: key("wakepost chains"),
             link: key("wakepost event links"),
             portal: key("wakepost portals"),
@@ -254,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_token_reads_back_and_a_changed_one_does_not() {
-        let tokens = Tokens::new(&Root::new([1; 32]));
+        let tokens = Tokens::new(&Root::new([1; 32], [1; 32]));
         let token = tokens.lease(&ticket());
         assert_eq!(tokens.read_lease(&token), Some(ticket()));
         for index in 0..token.len() {
@@ -268,8 +270,8 @@ mod tests {
 
     #[test]
     fn a_job_key_is_not_a_lease_token_and_another_servers_secret_reads_neither() {
-        let tokens = Tokens::new(&Root::new([1; 32]));
-        let other = Tokens::new(&Root::new([2; 32]));
+        let tokens = Tokens::new(&Root::new([1; 32], [1; 32]));
+        let other = Tokens::new(&Root::new([2; 32], [2; 32]));
         let key = tokens.job_key(&ticket());
         assert_eq!(tokens.read_job_key(&key), Some(ticket()));
         assert_eq!(tokens.read_lease(&key.replace(JOB_KEY_PREFIX, LEASE_PREFIX)), None);
@@ -277,8 +279,20 @@ mod tests {
     }
 
     #[test]
+    fn after_a_restore_no_lease_from_before_is_good_and_all_else_is() {
+        let before = Tokens::new(&Root::new([1; 32], [1; 32]));
+        let after = Tokens::new(&Root::new([1; 32], [2; 32]));
+        assert_eq!(after.read_lease(&before.lease(&ticket())), None);
+        assert_eq!(after.read_delivery_lease(&before.delivery_lease(&ticket())), None);
+        assert_eq!(after.read_job_key(&before.job_key(&ticket())), None);
+        assert_eq!(after.executor_secret("agent"), before.executor_secret("agent"));
+        let portal = before.portal(TenantId(3), Timestamp::from_millis(1000));
+        assert!(after.read_portal(&portal, Timestamp::from_millis(1)).is_some());
+    }
+
+    #[test]
     fn a_link_reads_back_and_a_changed_one_does_not() {
-        let tokens = Tokens::new(&Root::new([1; 32]));
+        let tokens = Tokens::new(&Root::new([1; 32], [1; 32]));
         let link = Link { tenant: TenantId(3), work: WorkId(Ulid::MAX), hops: 7 };
         let token = tokens.chain(&link);
         assert_eq!(tokens.read_chain(&token), Some(link));
@@ -288,13 +302,13 @@ mod tests {
             let changed = String::from_utf8(bytes).unwrap();
             assert_eq!(tokens.read_chain(&changed), None, "{changed}");
         }
-        let other = Tokens::new(&Root::new([2; 32]));
+        let other = Tokens::new(&Root::new([2; 32], [2; 32]));
         assert_eq!(other.read_chain(&token), None);
     }
 
     #[test]
     fn a_portals_key_is_for_one_tenant_and_a_while() {
-        let tokens = Tokens::new(&Root::new([1; 32]));
+        let tokens = Tokens::new(&Root::new([1; 32], [1; 32]));
         let at = Timestamp::from_millis;
         let token = tokens.portal(TenantId(3), at(1000));
         assert_eq!(tokens.read_portal(&token, at(999)), Some((TenantId(3), at(1000))));
@@ -307,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_task_token_is_for_one_job_and_a_while() {
-        let tokens = Tokens::new(&Root::new([1; 32]));
+        let tokens = Tokens::new(&Root::new([1; 32], [1; 32]));
         let item = Item { tenant: TenantId(3), work: WorkId(Ulid::MAX) };
         let at = Timestamp::from_millis;
         let token = tokens.task(item, at(1000));
@@ -320,7 +334,7 @@ mod tests {
             assert_eq!(tokens.read_task(&changed, at(1)), None, "{changed}");
         }
         assert_eq!(tokens.read_task(&tokens.job_key(&ticket()), at(1)), None);
-        let other = Tokens::new(&Root::new([2; 32]));
+        let other = Tokens::new(&Root::new([2; 32], [2; 32]));
         assert_eq!(other.read_task(&token, at(1)), None);
     }
 }

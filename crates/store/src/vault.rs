@@ -287,9 +287,12 @@ impl KeyRing for MasterKey {
     }
 }
 
-/// The server's own secret, from which the keys of its tokens follow. It is stored wrapped as a tenant's key is, so that
-/// a rotation of the master key changes no token and no derived signature.
-pub struct Root(Zeroizing<[u8; 32]>);
+/// The server's own secrets, from which the keys of its tokens follow. They are stored wrapped as tenants' keys are, so
+/// that a rotation of the master key changes no token and no derived signature.
+pub struct Root {
+    lasting: Zeroizing<[u8; 32]>,
+    leases: Zeroizing<[u8; 32]>,
+}
 
 impl fmt::Debug for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -298,14 +301,19 @@ impl fmt::Debug for Root {
 }
 
 impl Root {
-    /// From its bytes.
-    pub fn new(bytes: [u8; 32]) -> Root {
-        Root(Zeroizing::new(bytes))
+    /// From the bytes of both.
+    pub fn new(lasting: [u8; 32], leases: [u8; 32]) -> Root {
+        Root { lasting: Zeroizing::new(lasting), leases: Zeroizing::new(leases) }
     }
 
     /// A key for one purpose, from which the root cannot be told.
     pub fn derive(&self, purpose: &str) -> [u8; 32] {
-        derive(&self.0, purpose)
+        derive(&self.lasting, purpose)
+    }
+
+    /// The same for what proves a lease, which no restore may bring back.
+    pub fn derive_for_leases(&self, purpose: &str) -> [u8; 32] {
+        derive(&self.leases, purpose)
     }
 }
 
@@ -317,6 +325,10 @@ fn derive(key: &[u8; 32], purpose: &str) -> [u8; 32] {
 
 /// Whose key the root is: no tenant has this number.
 const SERVER: TenantId = TenantId(0);
+
+/// Whose key the root of leases is. A restore removes it, and the next start makes another: a database that went back in
+/// time gives out fences that workers from before may hold too, so no token of theirs may be good any more.
+pub const LEASES: TenantId = TenantId(-1);
 
 /// Gives out the tenants' keys, and makes one for a tenant that has none.
 pub struct Vault {
@@ -354,9 +366,11 @@ impl Vault {
         self.key(TenantId::DEFAULT).await.map(|_| ())
     }
 
-    /// The server's own secret.
+    /// The server's own secrets.
     pub async fn root(&self) -> Result<Root> {
-        self.stored(SERVER).await.map(|(_, key)| Root(key))
+        let (_, lasting) = self.stored(SERVER).await?;
+        let (_, leases) = self.stored(LEASES).await?;
+        Ok(Root { lasting, leases })
     }
 
     /// The key of a tenant.
@@ -379,6 +393,18 @@ impl Vault {
         // Read again: a rotation may have begun since.
         Ok((number, self.ring.keys().unwrap(tenant, &wrapped)?))
     }
+}
+
+/// Whose keys none of the master keys opens, of at most `limit` keys.
+pub async fn unopened(
+    store: &(dyn DataKeys + Send + Sync),
+    keys: &MasterKeys,
+    limit: u32,
+) -> Result<Vec<TenantId>> {
+    // No key has this name, so all are asked for.
+    let rows = store.wrapped_by_others(MasterKeyId([0; 8]), i32::MIN, limit).await?;
+    let closed = |row: &DataKeyRow| keys.unwrap(row.tenant, &row.wrapped).is_err();
+    Ok(rows.into_iter().filter(closed).map(|row| row.tenant).collect())
 }
 
 /// What a rotation did.

@@ -50,6 +50,10 @@ impl Harness for OnPostgres {
         self.clock.execute("UPDATE moved_clock SET by_ms = by_ms + $1", &[&by]).await.unwrap();
     }
 
+    async fn execute(&self, sql: &str) {
+        self.clock.batch_execute(sql).await.unwrap();
+    }
+
     async fn close(self) {
         drop((self.nodes, self.clock));
         self.server.run(&format!("DROP DATABASE {} WITH (FORCE)", self.name)).await;

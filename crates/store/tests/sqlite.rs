@@ -27,7 +27,7 @@ struct OnSqlite {
     // Fields drop in this order: the store closes before its directory goes.
     store: Arc<Sqlite>,
     clock: Arc<StillClock>,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 #[async_trait]
@@ -45,6 +45,13 @@ impl Harness for OnSqlite {
         self.clock.0.fetch_add(by.as_millis() as i64, Ordering::SeqCst);
     }
 
+    async fn execute(&self, sql: &str) {
+        let path = self.directory.path().join(wakepost_store::sqlite::FILE);
+        let connection = rusqlite::Connection::open(path).unwrap();
+        connection.busy_timeout(Duration::from_secs(30)).unwrap();
+        connection.execute_batch(sql).unwrap();
+    }
+
     async fn close(self) {}
 }
 
@@ -55,7 +62,7 @@ async fn fresh() -> OnSqlite {
     // Power cuts are tested elsewhere: these promises do not wait for the disk.
     let store =
         Sqlite::open(directory.path(), clock.clone(), Durability::Normal, Drive::Thread).unwrap();
-    OnSqlite { store: Arc::new(store), clock, _directory: directory }
+    OnSqlite { store: Arc::new(store), clock, directory }
 }
 
 wakepost_store::conformance::conformance!(fresh);

@@ -1,8 +1,15 @@
 //! The command line of `wakepost`: one file per command.
 
+mod backup;
 mod config;
+mod doctor;
+mod dump;
+mod findings;
+mod manifest;
 mod master_key;
 mod migrate;
+mod progress;
+mod restore;
 mod serve;
 
 use std::path::PathBuf;
@@ -34,6 +41,31 @@ enum Command {
         /// Change nothing; exit with 1 if something is missing.
         #[arg(long)]
         check: bool,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Copy everything to a directory, as it is at one moment, while servers run.
+    Backup {
+        #[command(flatten)]
+        to: backup::To,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Put a backup where there is nothing, and check it.
+    Restore {
+        #[command(flatten)]
+        from: restore::From,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Look whether all is well: settings, files, clock, database, master key, and every invariant. Changes nothing.
+    Doctor {
+        /// Look at every row and page, however long that takes.
+        #[arg(long)]
+        full: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         settings: Settings,
     },
@@ -144,6 +176,11 @@ pub fn main() -> ExitCode {
             Command::Serve(settings) => serve::run(settings.load()?).await,
             Command::Demo(args) => demo::run(args).await,
             Command::Migrate { check, settings } => migrate::run(&settings.load()?, check).await,
+            Command::Backup { to, settings } => backup::run(&settings.load()?, &to).await,
+            Command::Restore { from, settings } => restore::run(&settings.load()?, &from).await,
+            Command::Doctor { full, json, settings } => {
+                doctor::run(&settings.load()?, full, json).await
+            }
             Command::MasterKey { command: MasterKeyCommand::Rotate { new, settings } } => {
                 master_key::rotate(&settings.load()?, &new).await
             }

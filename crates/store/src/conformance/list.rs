@@ -313,6 +313,10 @@ macro_rules! conformance_list {
                 the_servers_own_secret_is_the_same_before_and_after_a_rotation,
                 a_check_names_the_master_key_that_is_missing,
             ]
+            checking: [
+                every_check_passes_on_rows_that_moves_made_and_finds_what_was_planted,
+                a_check_looks_no_further_than_it_is_told,
+            ]
             keys: [
                 a_key_is_found_by_its_hash_alone,
                 a_revoked_key_is_gone_at_once,

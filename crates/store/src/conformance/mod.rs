@@ -17,6 +17,7 @@ pub mod calling_back;
 pub mod cancelling;
 pub mod capping;
 pub mod chaining;
+pub mod checking;
 pub mod claiming;
 pub mod claiming_one;
 pub mod coalescing;
@@ -86,6 +87,9 @@ pub trait Harness: Send + Sync {
 
     /// Moves the database's clock forward.
     async fn advance(&self, by: Duration);
+
+    /// Runs statements behind the store's back.
+    async fn execute(&self, sql: &str);
 
     /// Removes the database.
     async fn close(self);

@@ -3,8 +3,10 @@
 mod accept;
 mod alerts;
 mod approvals;
+mod backup;
 pub mod callback;
 mod caps;
+mod checks;
 mod data_keys;
 mod dead_letters;
 mod effects;
@@ -31,8 +33,11 @@ pub(crate) use approvals::UNDECIDED;
 pub use approvals::{
     ApprovalRow, Approvals, Ask, Decide, Decided, Draft, Overdue, SeenProposal, proposal_hash,
 };
+pub use backup::{COUNTED, Counted};
 pub(crate) use caps::names;
 pub use caps::{Bound, Cap, CapScope, Caps, Count, Counts};
+pub use checks::{CHECKS, Check, CheckScope, Checked, Checks, EXAMPLES_MAX};
+pub(crate) use checks::{Dialect, statement};
 pub use data_keys::{DataKeyRow, DataKeys, Rewrap, WrappedKey};
 pub use dead_letters::{DeadFilter, DeadLetters};
 pub use effects::{Begin, BeginOutcome, EffectRow, Effects, Resolve};
@@ -73,6 +78,7 @@ pub trait Store:
     + WorkMoves
     + Settings
     + DataKeys
+    + Checks
     + Fixtures
     + Operations
     + DeadLetters
@@ -101,6 +107,7 @@ impl<T> Store for T where
         + WorkMoves
         + Settings
         + DataKeys
+        + Checks
         + Fixtures
         + Operations
         + DeadLetters

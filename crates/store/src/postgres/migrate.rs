@@ -51,6 +51,13 @@ impl Postgres {
     }
 }
 
+/// The tables that migrations made, partitions not counted.
+pub(super) fn tables() -> Vec<&'static str> {
+    let lines = MIGRATIONS.iter().flat_map(|(_, _, sql)| sql.lines());
+    let named = lines.filter_map(|line| line.strip_prefix("CREATE TABLE ")?.strip_suffix(" ("));
+    named.chain(["schema_migrations"]).collect()
+}
+
 /// Waits for, and takes, the right to change the schema, until the transaction ends.
 ///
 /// Differs from SQLite, where the file lock keeps other nodes out. The lock is the transaction's and not

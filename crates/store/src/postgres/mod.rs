@@ -10,10 +10,12 @@
 mod accept;
 mod alerts;
 mod approvals;
+mod backup;
 mod batch;
 mod callbacks;
 mod cancelling;
 mod caps;
+mod checks;
 mod claim;
 mod coalescing;
 mod connect;
@@ -28,6 +30,7 @@ mod event_types;
 mod fault;
 mod fixtures;
 mod hub;
+mod looking;
 mod marks;
 mod migrate;
 mod operations;
@@ -71,6 +74,8 @@ use publishing::Publish;
 use queue::Beat;
 use settle::End;
 
+pub use backup::Snapshot;
+pub use looking::Looked;
 pub use migrate::{Pending, SCHEMA_VERSION};
 
 /// How a node uses the database.

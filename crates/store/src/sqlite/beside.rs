@@ -84,7 +84,7 @@ impl Beside {
             .map_err(|error| StoreError::Unavailable(format!("a call was cut off: {error}")))?
     }
 
-    async fn write<T, F>(&self, change: F) -> Result<T>
+    pub(super) async fn write<T, F>(&self, change: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,

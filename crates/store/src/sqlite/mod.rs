@@ -8,11 +8,13 @@
 mod accept;
 mod alerts;
 mod approvals;
+mod backup;
 mod beside;
 mod callbacks;
 mod cancelling;
 mod caps;
 mod checkpoint;
+mod checks;
 mod coalescing;
 mod conversing;
 mod costs;
@@ -62,6 +64,7 @@ use readers::Readers;
 use syncer::Marks;
 use writer::Writer;
 
+pub use backup::schema_of;
 pub use beside::Beside;
 pub use migrate::{Pending, SCHEMA_VERSION};
 
@@ -144,6 +147,11 @@ impl Sqlite {
             walk: Arc::default(),
             _lock: Arc::new(lock),
         })
+    }
+
+    /// Keeps servers out of a directory for as long as the answer is held.
+    pub fn lock(directory: &Path) -> Result<File> {
+        lock(directory)
     }
 
     /// Which migrations a database in a directory still lacks, without changing it.

@@ -1,0 +1,56 @@
+//! What must hold of the rows.
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+use wakepost_domain::{Timestamp, Ulid};
+
+use super::rows::{collect, unavailable};
+use super::{Beside, Sqlite};
+use crate::error::Result;
+use crate::moves::{CHECKS, CheckScope, Checked, Checks, Dialect, statement};
+
+const DIALECT: Dialect = Dialect {
+    id: ["lower(hex(", "))"],
+    behind: ".behind = 1",
+    instr: "instr(",
+    floor: |at| {
+        let hex: String =
+            Ulid::floor(at).to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("x'{hex}'")
+    },
+};
+
+#[async_trait]
+impl Checks for Sqlite {
+    async fn check(&self, scope: CheckScope) -> Result<Vec<Checked>> {
+        self.readers.read(move |connection, now| check(connection, &scope, now)).await
+    }
+}
+
+#[async_trait]
+impl Checks for Beside {
+    async fn check(&self, scope: CheckScope) -> Result<Vec<Checked>> {
+        self.read(move |connection| {
+            let now = connection
+                .query_row("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)", [], |row| {
+                    row.get(0)
+                })
+                .map_err(unavailable)?;
+            check(connection, &scope, Timestamp::from_millis(now))
+        })
+        .await
+    }
+}
+
+fn check(connection: &Connection, scope: &CheckScope, now: Timestamp) -> Result<Vec<Checked>> {
+    CHECKS
+        .into_iter()
+        .map(|check| {
+            let mut select = connection
+                .prepare(&statement(&check, scope, now, &DIALECT))
+                .map_err(unavailable)?;
+            let rows = select.query_map([], |row| row.get(0)).map_err(unavailable)?;
+            Ok(Checked { check, wrong: collect(rows)? })
+        })
+        .collect()
+}
