@@ -243,6 +243,7 @@ async fn doctor_is_content_with_a_server_at_work_and_finds_what_is_wrong(databas
         gateway.send(&source, &source.event(&format!("e-{turn}"))).await.is(202);
     }
     gateway.worker("w").wait().await;
+    gateway.admin().job_with(json!({"input": {}, "dedup_key": "mine"})).await;
     let well = well(&gateway, &[], &[]).await;
     if database == Database::Sqlite {
         assert_eq!(well["status"], "warn", "{well}");

@@ -54,7 +54,8 @@ pub async fn invariants(
 ) -> anyhow::Result<()> {
     let now = SystemClock.now();
     let days = |days: u64| now.before(Duration::from_secs(days * 24 * 3600));
-    let kept = days(config.retention.runs_days);
+    let ages = &config.retention;
+    let kept = days(ages.runs_days.min(ages.dead_letters_days).min(ages.events_days));
     let since = if full { Timestamp::from_millis(0) } else { days(DAYS) };
     let rows_max = if full { i64::MAX } else { ROWS_MAX };
     let scope = CheckScope { since, runs_since: since.max(kept), rows_max };

@@ -12,15 +12,23 @@ pub struct Retention {
     pub bodies_days: u64,
     /// Events.
     pub events_days: u64,
-    /// Finished work, its runs and effects, dead letters among them.
+    /// Finished work, its runs and effects.
     pub runs_days: u64,
+    /// Dead letters, with their events and bodies.
+    pub dead_letters_days: u64,
     /// Receipts.
     pub receipts_days: u64,
 }
 
 impl Default for Retention {
     fn default() -> Retention {
-        Retention { bodies_days: 30, events_days: 90, runs_days: 30, receipts_days: 7 }
+        Retention {
+            bodies_days: 30,
+            events_days: 90,
+            runs_days: 30,
+            dead_letters_days: 30,
+            receipts_days: 7,
+        }
     }
 }
 
@@ -32,6 +40,7 @@ impl Retention {
             bodies: days(self.bodies_days),
             events: days(self.events_days),
             runs: days(self.runs_days),
+            dead_letters: days(self.dead_letters_days),
             receipts: days(self.receipts_days),
             figures: figures::begins(figures::minute(now) - figures::MINUTES_KEPT),
         }

@@ -288,13 +288,7 @@ pub async fn what_was_used_of_old_days_goes_with_their_runs(harness: &impl Harne
     let long = Duration::from_secs(60 * 24 * 3600);
     world.advance(long).await;
     let cut = world.now().await.before(long / 2);
-    let before = crate::moves::PruneBefore {
-        bodies: cut,
-        events: cut,
-        runs: cut,
-        receipts: cut,
-        figures: cut,
-    };
+    let before = super::pruning::all_before(cut);
     while world.store.prune(before).await.unwrap().more {}
     assert!(world.store.runs(inbox.tenant, work).await.unwrap().is_empty());
     assert_eq!(world.store.prune(before).await.unwrap().rows, 0);

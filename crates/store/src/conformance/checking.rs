@@ -38,6 +38,8 @@ async fn eventful<H: Harness>(world: &World<'_, H>) -> Inbox {
     world.commit(&claimed.ticket, "mail", "sent").await.unwrap();
     world.begin(&claimed.ticket, "in doubt").await;
     world.accepted(&inbox).await;
+    let until = world.now().await.after(Duration::from_secs(3600));
+    world.created(world.job(&inbox).with_key("mine", until)).await;
     inbox
 }
 
@@ -102,7 +104,7 @@ const PLANTS: [(&str, &str); CHECKS.len()] = [
         "UPDATE events SET route = 3 WHERE route = 2",
     ),
     ("the outcome of an event is a known one", "UPDATE events SET route = 7 WHERE route = 3"),
-    ("a live dedup key names an event that is there", "UPDATE dedup_keys SET tenant = 99"),
+    ("a live dedup key names an event or a job that is there", "UPDATE dedup_keys SET tenant = 99"),
     ("an event's job is its tenant's", "UPDATE work SET tenant = 2 WHERE state = 0"),
     ("everything belongs to a tenant that is there", "UPDATE work SET tenant = 999"),
 ];

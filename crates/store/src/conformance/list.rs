@@ -388,6 +388,8 @@ macro_rules! conformance_list {
                 old_history_goes_and_young_history_stays,
                 what_ended_late_is_kept_from_its_end_on,
                 each_kind_of_history_has_its_own_age,
+                dead_letters_have_an_age_of_their_own,
+                dead_letters_may_go_before_what_succeeded,
                 expired_keys_go_and_live_ones_stay,
                 pruning_goes_on_in_steps_until_all_is_gone,
                 work_goes_on_while_history_is_pruned,

@@ -9,7 +9,7 @@ use wakepost_domain::{EventId, ReceiptId, Timestamp, WorkId};
 
 use super::Harness;
 use super::drafts::{Inbox, once, rejection};
-use super::world::{ALL, World, sealed};
+use super::world::{ALL, World, given_up, sealed};
 use crate::moves::{NewEvent, Progress, PruneBefore};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -19,7 +19,7 @@ pub(super) const LONG: Duration = Duration::from_secs(60 * 24 * 3600);
 
 /// Everything older than this may go.
 pub(super) fn all_before(at: Timestamp) -> PruneBefore {
-    PruneBefore { bodies: at, events: at, runs: at, receipts: at, figures: at }
+    PruneBefore { bodies: at, events: at, runs: at, dead_letters: at, receipts: at, figures: at }
 }
 
 impl<H: Harness> World<'_, H> {
@@ -140,6 +140,50 @@ pub async fn each_kind_of_history_has_its_own_age(harness: &impl Harness) {
     before.events = cut;
     world.prune(before).await;
     assert_eq!(world.store.event(inbox.tenant, event).await.unwrap(), None);
+}
+
+pub async fn dead_letters_have_an_age_of_their_own(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let never = world.now().await.before(LONG);
+    let done = world.ended(&inbox, Ending::Succeeded).await;
+    let dead = world.ended(&inbox, given_up()).await;
+    let other = world.ended(&inbox, given_up()).await;
+    world.advance(LONG).await;
+    let cut = world.now().await.before(LONG / 2);
+    let kept = world.picture(inbox.tenant, dead).await;
+    world.prune(PruneBefore { dead_letters: never, ..all_before(cut) }).await;
+    assert_eq!(world.store.work(inbox.tenant, done).await.unwrap(), None);
+    assert_eq!(world.picture(inbox.tenant, dead).await, kept);
+    assert!(world.has_body(EventId(dead.0)).await, "it can be replayed as long as it is there");
+    assert!(world.has_body(EventId(other.0)).await);
+    for _ in 0..2 {
+        world.prune(all_before(cut)).await;
+    }
+    for work in [dead, other] {
+        assert_eq!(world.store.work(inbox.tenant, work).await.unwrap(), None);
+        assert!(world.store.runs(inbox.tenant, work).await.unwrap().is_empty());
+        assert!(!world.has_body(EventId(work.0)).await);
+        assert_eq!(world.store.event(inbox.tenant, EventId(work.0)).await.unwrap(), None);
+    }
+}
+
+pub async fn dead_letters_may_go_before_what_succeeded(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let never = world.now().await.before(LONG);
+    let done = eventful(&world, &inbox, "done").await;
+    let dead = world.ended(&inbox, given_up()).await;
+    let picture = world.picture(inbox.tenant, done).await;
+    world.advance(LONG).await;
+    let young = world.ended(&inbox, given_up()).await;
+    let cut = world.now().await.before(LONG / 2);
+    let before = PruneBefore { dead_letters: cut, ..all_before(never) };
+    world.prune(before).await;
+    assert_eq!(world.store.work(inbox.tenant, dead).await.unwrap(), None);
+    assert_eq!(world.picture(inbox.tenant, done).await, picture);
+    assert_eq!(world.state(inbox.tenant, young).await, State::DeadLetter);
+    assert_eq!(world.prune(before).await, 0);
 }
 
 pub async fn expired_keys_go_and_live_ones_stay(harness: &impl Harness) {

@@ -26,7 +26,7 @@ pub struct Check {
 pub struct CheckScope {
     /// From when on.
     pub since: Timestamp,
-    /// Finished work that is older may be gone: nothing is said of what it left.
+    /// Finished work and events that are older may be gone: nothing is said of what they left.
     pub runs_since: Timestamp,
     /// How many rows of a table at most.
     pub rows_max: i64,
@@ -81,10 +81,12 @@ pub const CHECKS: [Check; 19] = [
     ),
     check(
         "U1",
-        "a live dedup key names an event that is there",
+        "a live dedup key names an event or a job that is there",
         "SELECT ID[k.key] FROM (SELECT * FROM dedup_keys ORDER BY key LIMIT ROWS) k
-         WHERE k.expires_at > NOW AND k.event_id >= SINCE
-           AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tenant = k.tenant AND e.id = k.event_id)",
+         WHERE k.expires_at > NOW AND k.event_id >= RUNS
+           AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tenant = k.tenant AND e.id = k.event_id)
+           AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = k.tenant AND w.id = k.event_id)
+           AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = k.tenant AND d.id = k.event_id)",
     ),
     check(
         "U1, O1",

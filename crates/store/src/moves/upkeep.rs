@@ -40,12 +40,21 @@ pub struct PruneBefore {
     pub bodies: Timestamp,
     /// Events.
     pub events: Timestamp,
-    /// Finished work and its runs, effects and state.
+    /// Finished work and its runs, effects and state, but for dead letters.
     pub runs: Timestamp,
+    /// Dead letters with all that is theirs, their event and its body among it.
+    pub dead_letters: Timestamp,
     /// Receipts.
     pub receipts: Timestamp,
     /// Figures by minute.
     pub figures: Timestamp,
+}
+
+impl PruneBefore {
+    /// From when on what work left behind goes with its row: that is looked for, so the later of both ages is enough.
+    pub(crate) fn of_work(&self) -> Timestamp {
+        self.runs.max(self.dead_letters)
+    }
 }
 
 /// How much one step of retention removed.

@@ -30,7 +30,7 @@ const REST: Duration = Duration::from_secs(3600);
 const LOCK: i64 = 0x7072756e_65000000;
 
 /// What must stay of a table although it is old: said of one row `r`, and as a list of a week's ids. `CUT` stands for the
-/// moment, in milliseconds.
+/// moment, in milliseconds, and `DEAD` for that of dead letters.
 struct Needed {
     key: &'static str,
     row: &'static str,
@@ -98,17 +98,20 @@ const BODIES: Needed = Needed {
 /// What was made long before it ended.
 const DONE: Needed = Needed {
     key: "id",
-    row: "r.finished_at >= CUT",
-    ids: "SELECT id FROM work_done WHERE id >= $1::uuid AND id < $2::uuid AND finished_at >= CUT",
+    row: "(r.finished_at >= CUT AND r.state <> 8 OR r.finished_at >= DEAD AND r.state = 8)",
+    ids: "SELECT id FROM work_done WHERE id >= $1::uuid AND id < $2::uuid
+    AND (finished_at >= CUT AND state <> 8 OR finished_at >= DEAD AND state = 8)",
 };
 
 /// Runs of unfinished work, and of what was made long before it ended.
 const RUNS: Needed = Needed {
     key: "work_id",
     row: "(EXISTS (SELECT 1 FROM work w WHERE w.tenant = r.tenant AND w.id = r.work_id)
-   OR EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = r.tenant AND d.id = r.work_id AND d.finished_at >= CUT))",
+   OR EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = r.tenant AND d.id = r.work_id
+              AND (d.finished_at >= CUT AND d.state <> 8 OR d.finished_at >= DEAD AND d.state = 8)))",
     ids: "SELECT id FROM work WHERE id >= $1::uuid AND id < $2::uuid AND fence > 0
-  UNION SELECT id FROM work_done WHERE id >= $1::uuid AND id < $2::uuid AND finished_at >= CUT",
+  UNION SELECT id FROM work_done WHERE id >= $1::uuid AND id < $2::uuid
+    AND (finished_at >= CUT AND state <> 8 OR finished_at >= DEAD AND state = 8)",
 };
 
 /// What goes when it is older than a moment, slice by slice. `$1` is the first id to keep, `$2` the size
@@ -118,10 +121,19 @@ type Slice = (&'static str, fn(&PruneBefore) -> Timestamp);
 const SLICES: [Slice; 10] = [
     (
         "DELETE FROM work_done_rest WHERE ctid = ANY (ARRAY(
-           SELECT ctid FROM work_done_rest WHERE id < $1::uuid
+           SELECT ctid FROM work_done_rest WHERE id < $1::uuid AND state <> 8
              AND finished_at < ('x' || left(replace($1::uuid::text, '-', ''), 12))::bit(48)::bigint
            LIMIT $2::bigint))",
         |before| before.runs,
+    ),
+    // Of every week: dead letters may be kept for less long than what succeeded. They are few, and have an index.
+    (
+        "DELETE FROM work_done d USING (
+           SELECT tenant, id FROM work_done WHERE state = 8 AND id < $1::uuid
+             AND finished_at < ('x' || left(replace($1::uuid::text, '-', ''), 12))::bit(48)::bigint
+           LIMIT $2::bigint) o
+         WHERE d.tenant = o.tenant AND d.id = o.id",
+        |before| before.dead_letters,
     ),
     (
         "DELETE FROM attempts_rest WHERE ctid = ANY (ARRAY(
@@ -129,7 +141,7 @@ const SLICES: [Slice; 10] = [
              AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = a.tenant AND w.id = a.work_id)
              AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = a.tenant AND d.id = a.work_id)
            LIMIT $2::bigint))",
-        |before| before.runs,
+        PruneBefore::of_work,
     ),
     (
         "DELETE FROM job_state WHERE ctid = ANY (ARRAY(
@@ -137,7 +149,7 @@ const SLICES: [Slice; 10] = [
              AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = s.tenant AND w.id = s.work_id)
              AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = s.tenant AND d.id = s.work_id)
            ORDER BY s.work_id LIMIT $2::bigint))",
-        |before| before.runs,
+        PruneBefore::of_work,
     ),
     (
         "DELETE FROM costs WHERE ctid = ANY (ARRAY(
@@ -145,7 +157,7 @@ const SLICES: [Slice; 10] = [
              AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = c.tenant AND w.id = c.work_id)
              AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = c.tenant AND d.id = c.work_id)
            ORDER BY c.work_id LIMIT $2::bigint))",
-        |before| before.runs,
+        PruneBefore::of_work,
     ),
     (
         "DELETE FROM joined WHERE ctid = ANY (ARRAY(
@@ -153,7 +165,7 @@ const SLICES: [Slice; 10] = [
              AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = j.tenant AND w.id = j.work_id)
              AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = j.tenant AND d.id = j.work_id)
            ORDER BY j.work_id LIMIT $2::bigint))",
-        |before| before.runs,
+        PruneBefore::of_work,
     ),
     (
         "DELETE FROM progress WHERE ctid = ANY (ARRAY(
@@ -161,7 +173,7 @@ const SLICES: [Slice; 10] = [
              AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = p.tenant AND w.id = p.work_id)
              AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = p.tenant AND d.id = p.work_id)
            ORDER BY p.work_id LIMIT $2::bigint))",
-        |before| before.runs,
+        PruneBefore::of_work,
     ),
     (
         "DELETE FROM effects WHERE ctid = ANY (ARRAY(
@@ -171,7 +183,7 @@ const SLICES: [Slice; 10] = [
              AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = e.tenant AND d.id = e.scope)
              AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.scope = e.scope AND d.scope <> d.id)
            ORDER BY e.scope LIMIT $2::bigint))",
-        |before| before.runs,
+        PruneBefore::of_work,
     ),
     (
         "DELETE FROM receipts WHERE id IN (
@@ -220,7 +232,7 @@ impl Postgres {
             [("bodies_rest", before.bodies, &BODIES), ("events_rest", before.events, &EVENTS)];
         for (table, cut, needed) in rest {
             if !walk.rests(table) {
-                let thinned = thin(&tx, table, needed, cut, walk, LONG_WALK).await?;
+                let thinned = thin(&tx, table, needed, (cut, before), walk, LONG_WALK).await?;
                 pruned.rows += thinned.rows;
                 pruned.more |= thinned.more;
             }
@@ -277,10 +289,11 @@ async fn drop_a_week(
             }
             let tx = client.transaction().await?;
             lock_schema(&tx).await?;
-            let rows = match find_needed(&tx, &week, needed, cut).await? <= KEPT_MAX as u64 {
+            let rows = match find_needed(&tx, &week, needed, cut, before).await? <= KEPT_MAX as u64
+            {
                 true => drop_week(&tx, &week, needed.key).await?,
                 // A walk that rests whenever it is through.
-                false => thin(&tx, &week.name, needed, cut, walk, 0).await?.rows,
+                false => thin(&tx, &week.name, needed, (cut, before), walk, 0).await?.rows,
             };
             commit(tx).await?;
             return Ok(Some(Pruned { rows, more: true }));
@@ -289,8 +302,9 @@ async fn drop_a_week(
     Ok(None)
 }
 
-fn at(sql: &str, cut: Timestamp) -> String {
+fn at(sql: &str, cut: Timestamp, before: &PruneBefore) -> String {
     sql.replace("CUT", &cut.as_millis().to_string())
+        .replace("DEAD", &before.dead_letters.as_millis().to_string())
 }
 
 /// Lists what must stay of a week, before the table is locked, so that the lock is short.
@@ -299,9 +313,10 @@ async fn find_needed(
     week: &Partition,
     needed: &Needed,
     cut: Timestamp,
+    before: &PruneBefore,
 ) -> Result<u64> {
     tx.batch_execute(MAKE_KEPT).await?;
-    let ids = at(needed.ids, cut);
+    let ids = at(needed.ids, cut, before);
     let sql = format!("INSERT INTO kept SELECT * FROM ({ids}) AS n LIMIT {}", KEPT_MAX + 1);
     Ok(tx.execute(&sql, &[&uuid(week.from), &uuid(week.to)]).await?)
 }
@@ -336,11 +351,11 @@ async fn thin(
     tx: &Transaction<'_>,
     table: &str,
     needed: &Needed,
-    cut: Timestamp,
+    (cut, before): (Timestamp, &PruneBefore),
     walk: &Walk,
     short: i64,
 ) -> Result<Pruned> {
-    let (key, row) = (needed.key, at(needed.row, cut));
+    let (key, row) = (needed.key, at(needed.row, cut, before));
     let sql = format!(
         "WITH look AS MATERIALIZED (
            SELECT {key} AS id FROM {table} WHERE {key} > $1::uuid AND {key} < $2::uuid

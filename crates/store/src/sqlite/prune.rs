@@ -68,9 +68,15 @@ const SLICES: [Slice; 11] = [
     },
     Slice {
         find: "SELECT d.tenant, d.id FROM tenants t CROSS JOIN work_done d
-               WHERE d.tenant = t.id AND d.id < ?1 AND d.finished_at < ?3 LIMIT ?2",
+               WHERE d.tenant = t.id AND d.id < ?1 AND d.finished_at < ?3 AND d.state <> 8 LIMIT ?2",
         remove: "DELETE FROM work_done WHERE tenant = ?1 AND id = ?2",
         cut: |before| before.runs,
+    },
+    Slice {
+        find: "SELECT d.tenant, d.id FROM tenants t CROSS JOIN work_done d
+               WHERE d.tenant = t.id AND d.id < ?1 AND d.finished_at < ?3 AND d.state = 8 LIMIT ?2",
+        remove: "DELETE FROM work_done WHERE tenant = ?1 AND id = ?2",
+        cut: |before| before.dead_letters,
     },
     Slice {
         find: "SELECT a.work_id, a.fence FROM attempts a WHERE a.work_id < ?1
@@ -78,7 +84,7 @@ const SLICES: [Slice; 11] = [
                  AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = a.tenant AND d.id = a.work_id)
                LIMIT ?2",
         remove: "DELETE FROM attempts WHERE work_id = ?1 AND fence = ?2",
-        cut: |before| before.runs,
+        cut: PruneBefore::of_work,
     },
     Slice {
         find: "SELECT s.work_id FROM job_state s WHERE s.work_id < ?1
@@ -86,7 +92,7 @@ const SLICES: [Slice; 11] = [
                  AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = s.tenant AND d.id = s.work_id)
                LIMIT ?2",
         remove: "DELETE FROM job_state WHERE work_id = ?1",
-        cut: |before| before.runs,
+        cut: PruneBefore::of_work,
     },
     Slice {
         find: "SELECT c.work_id, c.fence FROM costs c WHERE c.work_id < ?1
@@ -94,7 +100,7 @@ const SLICES: [Slice; 11] = [
                  AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = c.tenant AND d.id = c.work_id)
                LIMIT ?2",
         remove: "DELETE FROM costs WHERE work_id = ?1 AND fence = ?2",
-        cut: |before| before.runs,
+        cut: PruneBefore::of_work,
     },
     Slice {
         find: "SELECT j.work_id, j.place FROM joined j WHERE j.work_id < ?1
@@ -102,7 +108,7 @@ const SLICES: [Slice; 11] = [
                  AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = j.tenant AND d.id = j.work_id)
                LIMIT ?2",
         remove: "DELETE FROM joined WHERE work_id = ?1 AND place = ?2",
-        cut: |before| before.runs,
+        cut: PruneBefore::of_work,
     },
     Slice {
         find: "SELECT p.work_id, p.seq FROM progress p WHERE p.work_id < ?1
@@ -110,7 +116,7 @@ const SLICES: [Slice; 11] = [
                  AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = p.tenant AND d.id = p.work_id)
                LIMIT ?2",
         remove: "DELETE FROM progress WHERE work_id = ?1 AND seq = ?2",
-        cut: |before| before.runs,
+        cut: PruneBefore::of_work,
     },
     Slice {
         find: "SELECT e.scope, e.key FROM effects e WHERE e.scope < ?1
@@ -120,7 +126,7 @@ const SLICES: [Slice; 11] = [
                  AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.scope = e.scope AND d.scope <> d.id)
                LIMIT ?2",
         remove: "DELETE FROM effects WHERE scope = ?1 AND key = ?2",
-        cut: |before| before.runs,
+        cut: PruneBefore::of_work,
     },
     Slice {
         find: "SELECT id FROM receipts WHERE id < ?1 ORDER BY id LIMIT ?2",
