@@ -60,8 +60,31 @@ impl Api {
             .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
+    /// Makes any call, within `/api/v1` or not. `path` begins at the root.
+    pub async fn anywhere(
+        &self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: Option<&Value>,
+    ) -> Answer {
+        self.try_anywhere(method.clone(), path, headers, body)
+            .await
+            .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
     /// As [`Api::call_with`]; an error is what a caller sees when the server dies.
     pub async fn try_call(
+        &self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: Option<&Value>,
+    ) -> Result<Answer, String> {
+        self.try_anywhere(method, &format!("/api/v1{path}"), headers, body).await
+    }
+
+    async fn try_anywhere(
         &self,
         method: Method,
         path: &str,
@@ -74,7 +97,7 @@ impl Api {
         }
         let json = HeaderValue::from_static("application/json");
         headers.insert(header::CONTENT_TYPE, json);
-        let mut url = format!("{}/api/v1{path}", self.base);
+        let mut url = format!("{}{path}", self.base);
         if let Some(tenant) = &self.tenant {
             let mark = if path.contains('?') { '&' } else { '?' };
             url = format!("{url}{mark}tenant={tenant}");

@@ -54,6 +54,8 @@ pub struct Standing {
 pub struct LaneStats {
     /// Where its work comes from.
     pub source: Option<String>,
+    /// Of deliveries: where they go.
+    pub webhook: Option<String>,
     /// What kind of work it is.
     pub work: Option<String>,
     /// The jobs' own kind.

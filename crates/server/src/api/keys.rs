@@ -183,6 +183,10 @@ pub async fn revoke(At(id): At<String>, call: Call) -> Result<Response, ApiError
     call.need(Right::Administer)?;
     let id: KeyId = id.parse().map_err(|_| ApiError::not_found())?;
     let reach = listed_reach(&call).await?;
+    let live = call.context.store.keys(reach).await?;
+    if !live.iter().any(|key| key.id == id) {
+        return Err(ApiError::not_found());
+    }
     call.no_query()?;
     let tenant = match reach {
         Some(Reach::Tenant(tenant)) => Some(tenant),

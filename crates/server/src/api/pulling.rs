@@ -132,10 +132,14 @@ pub async fn lease(At(id): At<String>, call: Call) -> Result<Response, ApiError>
     Ok(once::json(StatusCode::OK, &LeasedDeliveries { deliveries: leased }))
 }
 
-/// Refuses a caller who may neither change webhooks nor lease.
+/// Refuses a caller who may not lease: deliveries are pulled as jobs are.
 fn may_pull(call: &Call) -> Result<(), ApiError> {
-    // Whoever has only a portal link looks after webhooks, and takes nothing from them.
-    call.need_any(&[Right::Work, Right::Operate])
+    call.need(Right::Work)?;
+    // A job's own key is good for that job, which is no delivery.
+    match call.caller.ticket {
+        Some(_) => Err(ApiError::forbidden()),
+        None => Ok(()),
+    }
 }
 
 fn handed_out(

@@ -13,8 +13,8 @@ use wakepost_domain::access::Right;
 use wakepost_domain::budget::Over;
 use wakepost_domain::lane::Lane;
 use wakepost_domain::tenant::Tenant;
-use wakepost_domain::work::{Priority, State};
-use wakepost_domain::{SourceId, TenantId, Timestamp, limits};
+use wakepost_domain::work::{Priority, State, WorkKind};
+use wakepost_domain::{SourceId, TenantId, Timestamp, WebhookId, limits};
 use wakepost_store::moves::{CapScope, Count, Counts, LiveCount, LiveCounts, Page, SourceRecord};
 
 use super::call::Call;
@@ -103,9 +103,12 @@ struct LaneStats {
     /// Where its work comes from.
     #[schema(value_type = Option<schema::SourceId>)]
     source: Option<SourceId>,
+    /// Of deliveries: where they go.
+    #[schema(value_type = Option<schema::WebhookId>)]
+    webhook: Option<WebhookId>,
     /// What kind of work it is.
     #[schema(value_type = schema::WorkKind)]
-    work: wakepost_domain::work::WorkKind,
+    work: WorkKind,
     /// The jobs' own kind.
     kind: String,
     /// Which queue it waits in.
@@ -123,8 +126,10 @@ struct LaneStats {
 
 impl LaneStats {
     fn of(lane: &Lane) -> LaneStats {
+        let delivers = lane.key.kind == WorkKind::Delivery;
         LaneStats {
-            source: lane.key.origin.map(SourceId),
+            source: lane.key.origin.filter(|_| !delivers).map(SourceId),
+            webhook: lane.key.origin.filter(|_| delivers).map(WebhookId),
             work: lane.key.kind,
             kind: lane.key.name.clone(),
             priority: lane.key.priority,
