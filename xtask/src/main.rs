@@ -12,6 +12,7 @@ mod languages;
 mod own_sdks;
 mod pinned;
 mod sdk_check;
+mod served;
 mod tracked_files;
 
 use std::process::ExitCode;

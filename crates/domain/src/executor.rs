@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Who runs the job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Executor {
     /// A worker asks for it.
     #[default]
+    #[serde(deserialize_with = "nothing_more")]
     Pull,
     /// It is posted to the agent.
     Http {
@@ -33,6 +34,14 @@ pub enum Executor {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget_s: Option<u64>,
     },
+}
+
+/// Serde lets any field stand beside the tag of a variant that has none; we do not.
+fn nothing_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Nothing {}
+    Nothing::deserialize(deserializer).map(|Nothing {}| ())
 }
 
 /// How long a run may take within a request, unless its executor says otherwise.
@@ -84,5 +93,12 @@ mod tests {
         assert_eq!(serde_json::to_string(&executor).unwrap(), text);
         let more = r#"{"kind":"self_webhook","run":{"kind":"pull"},"budget_s":5,"url":"x"}"#;
         assert!(serde_json::from_str::<Executor>(more).is_err());
+    }
+
+    #[test]
+    fn nothing_stands_beside_a_pull() {
+        assert_eq!(serde_json::from_str::<Executor>(r#"{"kind":"pull"}"#).unwrap(), Executor::Pull);
+        assert!(serde_json::from_str::<Executor>(r#"{"kind":"pull","url":"x"}"#).is_err());
+        assert_eq!(serde_json::to_string(&Executor::Pull).unwrap(), r#"{"kind":"pull"}"#);
     }
 }

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize, Serializer};
+use utoipa::ToSchema;
 use wakepost_domain::publication::{Head, linked};
 use wakepost_domain::webhook::{Auth, INLINE_BYTES_MAX, Webhook};
 use wakepost_domain::{EventId, Timestamp};
@@ -162,12 +163,18 @@ pub fn detail(tried: &Tried, probe: bool) -> String {
 }
 
 /// How long each step took, in milliseconds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Timings)]
 pub struct Millis {
+    /// Resolving the name; `null` for a written address.
     dns_ms: Option<f64>,
+    /// Connecting; `null` on a connection kept from before.
     connect_ms: Option<f64>,
+    /// The TLS handshake.
     tls_ms: Option<f64>,
+    /// From the start to the head of the answer.
     first_byte_ms: Option<f64>,
+    /// All of it.
     total_ms: f64,
 }
 

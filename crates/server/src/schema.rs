@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use utoipa::openapi::schema::{
     AdditionalProperties, AllOfBuilder, ArrayBuilder, KnownFormat, ObjectBuilder, OneOfBuilder,
-    Schema, SchemaFormat, Type,
+    Schema, SchemaFormat, SchemaType, Type,
 };
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
@@ -17,7 +17,7 @@ use wakepost_domain::executor::BUDGET_S_MAX;
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN};
 use wakepost_domain::work::WorkKind as Kind;
 use wakepost_domain::{
-    access, approval, backoff, budget, cron, effect, event_type, limits, receipt, redaction, run,
+    access, approval, backoff, budget, circuit, cron, effect, event_type, limits, receipt, redaction, run,
     thread, webhook, work,
 };
 
@@ -71,6 +71,37 @@ described! {
         .property("disable_after_s", whole("So long after the first opening that no close followed, the webhook is disabled.", 60, 7_776_000))
         .additional_properties(Some(AdditionalProperties::FreeForm(false)))
         .description(Some("When a circuit opens and closes."));
+    CircuitState: words("Whether a receiver is sent anything.", [
+        circuit::CircuitState::Closed,
+        circuit::CircuitState::Open,
+        circuit::CircuitState::HalfOpen,
+    ]);
+    CircuitChange: ObjectBuilder::new()
+        .property("at", Ref::from_schema_name("Timestamp")).required("at")
+        .property("state", Ref::from_schema_name("CircuitState")).required("state")
+        .property("reason", text("Why.")).required("reason")
+        .description(Some("What became of a circuit."));
+    Published: ObjectBuilder::new()
+        .property("id", Ref::from_schema_name("EventId")).required("id")
+        .property("type", Ref::from_schema_name("EventTypeName")).required("type")
+        .property("created_at", Ref::from_schema_name("Timestamp")).required("created_at")
+        .property("livemode", ObjectBuilder::new().schema_type(Type::Boolean)
+            .description(Some("Whether it is about the real thing."))).required("livemode")
+        .property("api_version", ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+            .description(Some("The version of the type."))).required("api_version")
+        .property("data", ObjectBuilder::new()
+            .property("object", anything("What it happened to, as it was published.")).required("object")
+            .property("previous_attributes", anything("What it was like before.")))
+        .required("data")
+        .description(Some("A published event, as subscribers get it."));
+    JobStreamEvent: stream_event(
+        "One event of the stream.", &["state", "progress", "effect", "reply"],
+        "JSON: what happened, as the call's description says.",
+    );
+    InboxStreamEvent: stream_event(
+        "One event of the stream.", &["received"], "JSON: the event as lists show it.",
+    );
     Cron: bounded("Wall times, as in cron; or a word such as `@daily`.", cron::CRON_CHARS_MAX);
     OperationId: id(wakepost_domain::OperationId::PREFIX, "One piece of bulk work.");
     JobId: id(Kind::Job.id_prefix(), "One job.");
@@ -106,6 +137,10 @@ described! {
         .max_items(Some(webhook::RETRIES_MAX))
         .description(Some("How long each attempt at a delivery waits, the first one included."));
     LeaseSeconds: whole("How long a lease lasts.", LEASE_MIN.as_secs(), LEASE_MAX.as_secs());
+    Seconds: ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(0.0))
+        .description(Some("Seconds."));
     LeaseMax: whole("How many jobs at most; 1 if left out.", 1, u64::from(limits::LEASE_MAX))
         .default(Some(1.into()));
     LeaseWait: whole("How long to wait for the first job.", 0, limits::LEASE_WAIT_MAX.as_secs())
@@ -198,6 +233,20 @@ fn id(prefix: &str, description: &str) -> ObjectBuilder {
 
 fn bounded(description: &str, chars_max: usize) -> ObjectBuilder {
     text(description).min_length(Some(1)).max_length(Some(chars_max))
+}
+
+/// A value of any shape.
+fn anything(description: &str) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(SchemaType::AnyValue).description(Some(description))
+}
+
+/// A server-sent event, in the fields that its format has.
+fn stream_event(description: &str, names: &[&str], data: &str) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .property("id", text("Its place: a stream that ends is gone on with by `Last-Event-ID`."))
+        .property("event", text("What it tells of.").enum_values(Some(names.iter().copied())))
+        .property("data", text(data))
+        .description(Some(description))
 }
 
 fn whole(description: &str, low: u64, high: u64) -> ObjectBuilder {

@@ -9,6 +9,7 @@ use super::addresses::Addresses;
 use super::browser::Browser;
 use super::crash::Crash;
 use super::powercut::Powercut;
+use super::schema_check::SchemaCheck;
 use super::sdk_check::SdkCheck;
 use super::storm::Storm;
 use super::test::run_tests_with;
@@ -39,6 +40,7 @@ const STEPS: &[Step] = &[
     Step { name: "documentation", run: documentation },
     Step { name: "vendors' SDKs", run: SdkCheck::check },
     Step { name: "tests", run: tests },
+    Step { name: "description", run: SchemaCheck::short },
     Step { name: "addresses", run: Addresses::short },
     Step { name: "our SDKs", run: own_sdks::test },
     Step { name: "dashboard", run: Browser::check },

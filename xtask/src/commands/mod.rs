@@ -7,6 +7,7 @@ mod ci;
 mod crash;
 mod postgres;
 mod powercut;
+mod schema_check;
 mod sdk_check;
 mod sdk_kills;
 mod storm;
@@ -23,6 +24,7 @@ pub enum Command {
     Bench(bench::Bench),
     Browser(browser::Browser),
     Addresses(addresses::Addresses),
+    SchemaCheck(schema_check::SchemaCheck),
     SdkCheck(sdk_check::SdkCheck),
     SdkKills(sdk_kills::SdkKills),
     Postgres(postgres::Postgres),
@@ -40,6 +42,7 @@ impl Command {
             Self::Bench(command) => command.run(),
             Self::Browser(command) => command.run(),
             Self::Addresses(command) => command.run(),
+            Self::SchemaCheck(command) => command.run(),
             Self::SdkCheck(command) => command.run(),
             Self::SdkKills(command) => command.run(),
             Self::Postgres(command) => command.run(),

@@ -11,6 +11,7 @@ use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 use url::form_urlencoded;
 use utoipa::ToSchema;
@@ -231,7 +232,25 @@ impl Call {
     /// query.
     pub fn body<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         self.no_query()?;
-        read_json(&self.body)
+        match is_list(&self.body) {
+            // The reader would take its items for the fields, one after the other.
+            true => Err(ApiError::field("body", "must be an object")),
+            false => read_json(&self.body),
+        }
+    }
+
+    /// A body that is one object, or a list of them; and which.
+    pub fn bodies<T: DeserializeOwned>(&self) -> Result<(Vec<T>, bool), ApiError> {
+        if !is_list(&self.body) {
+            return Ok((vec![self.body()?], false));
+        }
+        self.no_query()?;
+        let items: Vec<T> = read_json(&self.body)?;
+        let raw: Vec<&RawValue> = serde_json::from_slice(&self.body).unwrap_or_default();
+        match raw.iter().position(|item| item.get().starts_with('[')) {
+            Some(index) => Err(ApiError::field(index.to_string(), "must be an object")),
+            None => Ok((items, true)),
+        }
     }
 
     /// The body's bytes.
@@ -269,6 +288,10 @@ impl Call {
             note,
         }
     }
+}
+
+fn is_list(body: &[u8]) -> bool {
+    body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
 }
 
 /// A body as JSON. An unknown field is refused by name.

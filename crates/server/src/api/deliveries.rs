@@ -22,6 +22,7 @@ use super::once;
 use super::webhooks::{may_change, may_read};
 use super::work::check_note;
 use crate::context::Context;
+use crate::deliveries::Millis;
 use crate::replays::{self, Wish};
 use crate::schema;
 use crate::view::open_json;
@@ -116,12 +117,12 @@ struct AttemptView {
 #[schema(as = DeliveryExchange)]
 struct Detail {
     /// What was sent, less secrets.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<BTreeMap<String, String>>)]
     request_headers: Option<Value>,
     /// The status of the answer.
     status_code: Option<u16>,
     /// Its headers.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<BTreeMap<String, String>>)]
     response_headers: Option<Value>,
     /// The first 4 KB of its body.
     body: Option<String>,
@@ -130,7 +131,7 @@ struct Detail {
     /// The address that answered.
     remote: Option<String>,
     /// How long each step took, in milliseconds.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Millis>)]
     timings: Option<Value>,
     /// The kind of failure, where there was no whole answer.
     error_class: Option<String>,

@@ -14,6 +14,7 @@ use wakepost_store::moves::WorkRow;
 use super::describe::{Missing, Problem, Unkeyed};
 use super::error::ApiError;
 use crate::context::Context;
+use crate::schema;
 use crate::view::Content;
 
 /// Shows a whole event to whoever has its link: byte for byte what a smaller one would have been delivered as.
@@ -24,7 +25,7 @@ use crate::view::Content;
     get, path = "/e/{token}", operation_id = "get_linked_event", tag = "webhooks", security(()),
     params(("token" = String, Path, description = "What the link ends with.")),
     responses(
-        (status = 200, description = "The event.", body = Object, content_type = "application/json"),
+        (status = 200, description = "The event.", body = schema::Published, content_type = "application/json"),
         (status = 410, description = "The link is over, or the event is not kept any more.",
          body = Problem, content_type = "application/problem+json"),
         Missing, Unkeyed,

@@ -111,11 +111,7 @@ enum PublishedAnswer {
 pub async fn publish(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Create)?;
     let tenant = call.tenant().await?;
-    let many = call.bytes().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    let events: Vec<NewEvent> = match many {
-        true => call.body()?,
-        false => vec![call.body()?],
-    };
+    let (events, many) = call.bodies::<NewEvent>()?;
     if events.is_empty() || events.len() > EVENTS_PER_CALL_MAX {
         let text = format!("must be 1 to {EVENTS_PER_CALL_MAX} events");
         return Err(ApiError::field("body", text));
@@ -240,7 +236,7 @@ struct EventView {
     data: Option<Box<RawValue>>,
     /// What subscribers get: only in a single event, while it is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<schema::Published>)]
     envelope: Option<Box<RawValue>>,
     /// Its deliveries: only in a single event.
     #[serde(skip_serializing_if = "Option::is_none")]

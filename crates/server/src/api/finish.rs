@@ -113,7 +113,8 @@ struct FailBody {
     error: String,
     /// Whether another try makes sense; yes if left out.
     retryable: Option<bool>,
-    /// When to try again, if the worker knows better.
+    /// When to try again, if the worker knows better; more than a week is a week.
+    #[schema(value_type = Option<schema::Seconds>)]
     retry_after_s: Option<u64>,
     /// What the run cost in all.
     #[schema(minimum = 0, maximum = 1000000000000_f64)]
@@ -205,8 +206,7 @@ async fn finish_one(call: &Call, id: String, end: End) -> Result<Response, ApiEr
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct FinishRow {
-    /// The job.
-    #[schema(value_type = schema::JobId)]
+    /// The job; what is none is told in its row of the answer.
     id: String,
     /// The lease.
     lease_token: String,
@@ -224,7 +224,8 @@ struct FinishRow {
     error: Option<String>,
     /// With `fail`: whether another try makes sense.
     retryable: Option<bool>,
-    /// With `fail`: when to try again.
+    /// With `fail`: when to try again; more than a week is a week.
+    #[schema(value_type = Option<schema::Seconds>)]
     retry_after_s: Option<u64>,
     /// With `fail`: the worker stops, and nothing went wrong.
     #[serde(default)]

@@ -49,7 +49,7 @@ const PROGRESS_PER_LOOK: usize = 200;
     get, path = "/jobs/{id}/events", operation_id = "stream_job", tag = "jobs",
     params(("id" = schema::WorkId, Path), Lasting, describe::Tenant),
     responses(
-        (status = 200, description = "What happens to it.", body = String,
+        (status = 200, description = "What happens to it.", body = schema::JobStreamEvent,
          content_type = "text/event-stream"),
         (status = 503, description = "As many listen already as this node allows: come again."),
         Keyed, Missing,

@@ -116,8 +116,7 @@ enum NewJobs {
 pub async fn create(call: Call) -> Result<Response, ApiError> {
     call.need(Right::Create)?;
     let tenant = call.tenant().await?;
-    let many = call.bytes().iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    let jobs: Vec<NewJob> = if many { call.body()? } else { vec![call.body()?] };
+    let (jobs, many) = call.bodies::<NewJob>()?;
     if jobs.is_empty() || jobs.len() > limits::JOBS_PER_CALL_MAX {
         let message = format!("must have 1 to {} jobs", limits::JOBS_PER_CALL_MAX);
         return Err(ApiError::field("body", message));

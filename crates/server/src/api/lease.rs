@@ -244,8 +244,7 @@ pub async fn heartbeat(At(id): At<String>, call: Call) -> Result<Response, ApiEr
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct HeartbeatRow {
-    /// The job.
-    #[schema(value_type = schema::JobId)]
+    /// The job; what is none is told in its row of the answer.
     id: String,
     /// The lease.
     lease_token: String,

@@ -1,13 +1,15 @@
 //! The OpenAPI description: collected from the routes themselves, so that what is served is what is described.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{StatusCode, header};
+use serde_json::Value;
 use utoipa::openapi::path::{Operation, Parameter, PathItem};
 use utoipa::openapi::schema::Type;
-use utoipa::openapi::{OpenApi, RefOr};
+use utoipa::openapi::{OpenApi, RefOr, Required};
 use utoipa::{Modify, OpenApi as _};
 
 use super::describe::{self, FieldProblem, Problem};
@@ -70,7 +72,45 @@ pub fn document() -> OpenApi {
     for item in api.paths.paths.values_mut() {
         operations(item).for_each(tell_replays);
     }
+    let optional = optional_bodies(&api);
+    for item in api.paths.paths.values_mut() {
+        for operation in operations(item) {
+            let named = operation.operation_id.as_ref().is_some_and(|id| optional.contains(id));
+            if let Some(RefOr::T(body)) = operation.request_body.as_mut().filter(|_| named) {
+                body.required = Some(Required::False);
+            }
+        }
+    }
     api
+}
+
+/// The operations whose body may be left out: no body is read as `{}`, and an event may have none at all.
+fn optional_bodies(api: &OpenApi) -> BTreeSet<String> {
+    let described = serde_json::to_value(api).expect("a description is plain data");
+    let paths = described["paths"].as_object().into_iter().flatten();
+    let operations = paths.filter_map(|(_, item)| item.as_object()).flatten();
+    operations
+        .filter(|(_, about)| {
+            let content = &about["requestBody"]["content"];
+            !content["*/*"].is_null() || {
+                let schema = &content["application/json"]["schema"];
+                !schema.is_null() && takes_nothing(&described, schema)
+            }
+        })
+        .filter_map(|(_, about)| about["operationId"].as_str().map(str::to_owned))
+        .collect()
+}
+
+/// Whether `{}` is such a body.
+fn takes_nothing(api: &Value, schema: &Value) -> bool {
+    let place = schema["$ref"].as_str().and_then(|place| place.strip_prefix('#'));
+    let schema = place.and_then(|place| api.pointer(place)).unwrap_or(schema);
+    let parts = |word: &str| schema[word].as_array().into_iter().flatten();
+    let mut choices = parts("oneOf").peekable();
+    parts("required").next().is_none()
+        && schema["type"] != "array"
+        && parts("allOf").all(|part| takes_nothing(api, part))
+        && (choices.peek().is_none() || choices.any(|part| takes_nothing(api, part)))
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {

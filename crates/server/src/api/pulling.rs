@@ -77,7 +77,7 @@ struct LeasedDelivery {
     /// Which attempt it is.
     attempt: i32,
     /// The headers that a push would have had, the signature among them.
-    #[schema(value_type = Object)]
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
     headers: Value,
     /// The body, byte for byte as it was signed.
     body: String,

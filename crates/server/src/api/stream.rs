@@ -22,6 +22,7 @@ use super::error::ApiError;
 use super::inbox::{event_filter, shown_row};
 use crate::context::Context;
 use crate::replays::EventQuery;
+use crate::schema;
 
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(500);
@@ -79,7 +80,7 @@ pub fn answer(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'st
     get, path = "/inbox/stream", operation_id = "stream_inbox", tag = "inbox",
     params(EventQuery, Lasting, describe::Tenant),
     responses(
-        (status = 200, description = "Events as they arrive.", body = String,
+        (status = 200, description = "Events as they arrive.", body = schema::InboxStreamEvent,
          content_type = "text/event-stream"),
         (status = 503, description = "As many listen already as this node allows: come again."),
         Keyed, Missing,

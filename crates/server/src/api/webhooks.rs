@@ -77,7 +77,7 @@ pub struct WebhookView {
     /// How long each attempt waits, the first one included; `null`: as the tenant says.
     retry_s: Option<Vec<u64>>,
     /// When its circuit opens and closes.
-    #[schema(value_type = Object)]
+    #[schema(value_type = schema::CircuitSettings)]
     circuit_settings: CircuitSettings,
     /// The caller's own notes.
     metadata: BTreeMap<String, String>,
@@ -104,7 +104,7 @@ pub struct WebhookView {
 #[derive(Serialize, ToSchema)]
 struct CircuitView {
     /// `closed`, `open` or `half_open`.
-    #[schema(value_type = String)]
+    #[schema(value_type = schema::CircuitState)]
     state: CircuitState,
     /// Failures in a row.
     failures: u32,
@@ -118,7 +118,7 @@ struct CircuitView {
     #[schema(value_type = Option<schema::Timestamp>)]
     disables_at: Option<Timestamp>,
     /// What became of it, newest last.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<schema::CircuitChange>)]
     history: Vec<Change>,
 }
 

@@ -96,3 +96,12 @@ impl IntoResponses for NoHandshake {
         refusals(&[(405, "The source's provider has no such handshake.")])
     }
 }
+
+/// What a request by a platform's name can meet besides.
+pub enum Ambiguous {}
+
+impl IntoResponses for Ambiguous {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        refusals(&[(409, "Several sources are of this platform.")])
+    }
+}

@@ -57,7 +57,8 @@ impl Refused {
 #[utoipa::path(
     post, path = "/in/{source_id}", operation_id = "receive", tag = "ingress", security(()),
     params(("source_id" = schema::SourceId, Path)),
-    request_body(content = Vec<u8>, content_type = "*/*"),
+    request_body(content = serde_json::Value, content_type = "*/*",
+        description = "Whatever the provider sends: kept byte for byte, and read as that provider says."),
     responses(
         (status = 202, description = "New: it is stored, with its job.", body = Received),
         (status = 200, description = "A duplicate, or stored without a job; or what the provider prescribes.",

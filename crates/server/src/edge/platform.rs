@@ -10,7 +10,7 @@ use axum::response::Response;
 use http::{Request, StatusCode};
 use wakepost_providers::registry;
 
-use super::describe::{BodyRefused, NoHandshake, Received, Refusal, Refusals};
+use super::describe::{Ambiguous, BodyRefused, NoHandshake, Received, Refusals};
 use super::{admit, answer};
 use crate::context::Context;
 
@@ -22,13 +22,12 @@ use crate::context::Context;
     post, path = "/integrations/{platform}/webhook", operation_id = "receive_by_platform",
     tag = "ingress", security(()),
     params(("platform" = String, Path)),
-    request_body(content = Vec<u8>, content_type = "*/*"),
+    request_body(content = serde_json::Value, content_type = "*/*",
+        description = "Whatever the provider sends: kept byte for byte, and read as that provider says."),
     responses(
         (status = 200, description = "Stored, or there already; or what the provider prescribes.",
          body = Received),
-        (status = 409, description = "Several sources are of this platform.", body = Refusal,
-         content_type = "application/problem+json"),
-        Refusals, BodyRefused,
+        Ambiguous, Refusals, BodyRefused,
     )
 )]
 pub async fn receive(
@@ -65,7 +64,7 @@ pub async fn receive(
 #[utoipa::path(
     options, path = "/integrations/{platform}/webhook", operation_id = "answer_platform_preflight",
     tag = "ingress", security(()), params(("platform" = String, Path)),
-    responses((status = 200, description = "What the provider prescribes."), Refusals, NoHandshake)
+    responses((status = 200, description = "What the provider prescribes."), Ambiguous, Refusals, NoHandshake)
 )]
 pub async fn preflight(
     context: State<Arc<Context>>,
@@ -82,7 +81,7 @@ pub async fn preflight(
     tag = "ingress", security(()),
     params(("platform" = String, Path)),
     responses((status = 200, description = "What the provider prescribes.", body = String,
-         content_type = "text/plain"), Refusals, NoHandshake)
+         content_type = "text/plain"), Ambiguous, Refusals, NoHandshake)
 )]
 pub async fn challenge(
     context: State<Arc<Context>>,

@@ -57,7 +57,7 @@ pub struct Tried {
     /// The HTTP status.
     status_code: u16,
     /// The body: JSON, or text.
-    #[schema(value_type = Object)]
+    #[schema(value_type = Value)]
     body: Value,
 }
 

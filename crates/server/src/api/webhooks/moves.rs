@@ -48,7 +48,6 @@ struct Tested {
     /// The beginning of its body.
     body: Option<String>,
     /// How long each step took, in milliseconds.
-    #[schema(value_type = Object)]
     timings: crate::deliveries::Millis,
     /// Why it was not taken.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -384,7 +383,7 @@ struct Stats {
     /// The webhook.
     id: String,
     /// How many stand where, as far as they are kept.
-    #[schema(value_type = Object)]
+    #[schema(value_type = std::collections::BTreeMap<String, i64>)]
     deliveries: std::collections::BTreeMap<&'static str, i64>,
     /// All of them.
     total: i64,

@@ -172,6 +172,9 @@ async fn a_wrong_field_is_refused_by_name() {
         ("POST", "/jobs", json!([{"input": 1}, {"input": 1, "max_attempts": 0}]), "1.max_attempts"),
         ("POST", "/jobs", json!([{"input": 1, "executor": command}]), "0.executor.name"),
         ("POST", "/jobs?x=1", json!({"input": 1}), "x"),
+        // What a reader of positions would take for fields.
+        ("POST", "/jobs", json!([["a", null]]), "0"),
+        ("PATCH", "/tenants/default", json!(["n", null]), "body"),
         ("POST", "/tenants", json!({"slug": "acme"}), "name"),
         ("POST", "/tenants", json!({"name": "Acme"}), "slug"),
         (
