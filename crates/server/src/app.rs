@@ -32,6 +32,7 @@ use crate::listener::{self, tls::Tls};
 use crate::outbound::{ClientSettings, GuardedClient, Mailer, SystemResolver};
 use crate::queue::Queue;
 use crate::rates::{Rates, Strangers};
+use crate::reference;
 use crate::self_webhook::SelfWebhook;
 use crate::system::{SystemClock, SystemEntropy};
 use crate::telemetry::metrics::Metrics;
@@ -169,7 +170,8 @@ impl App {
         }
         let api = api::router(context.clone());
         let pages = dashboard::router(context.clone(), api.clone());
-        let router = edge::router(context.clone()).merge(pages).merge(api);
+        let reference = reference::router(&context.base_url);
+        let router = edge::router(context.clone()).merge(pages).merge(reference).merge(api);
         let grace = context.config.shutdown_grace;
         let serving = self.doors.into_iter().map(|door| {
             let router = door.leads_to.router(&context, &router);

@@ -25,6 +25,7 @@ pub mod outbound;
 pub mod publishing;
 pub mod queue;
 pub mod rates;
+pub mod reference;
 pub mod registering;
 pub mod replays;
 pub mod replies;

@@ -66,6 +66,11 @@ pub use health::METRICS_TYPE;
 pub use key_set::Kept as KeptKeySet;
 pub use stats::Kept as KeptStats;
 
+/// The description of the whole API, as JSON.
+pub fn description() -> serde_json::Value {
+    serde_json::to_value(openapi::document()).expect("a description is plain data")
+}
+
 /// All routes of the API.
 pub fn router(context: Arc<Context>) -> Router {
     Router::from(routes())
