@@ -29,6 +29,7 @@ use crate::doors::{self, Door};
 use crate::edge::{self, Faults, Rejections};
 use crate::executors::Places;
 use crate::listener::{self, tls::Tls};
+use crate::mcp;
 use crate::outbound::{ClientSettings, GuardedClient, Mailer, SystemResolver};
 use crate::queue::Queue;
 use crate::rates::{Rates, Strangers};
@@ -170,8 +171,11 @@ impl App {
         }
         let api = api::router(context.clone());
         let pages = dashboard::router(context.clone(), api.clone());
-        let reference = reference::router(&context.base_url);
-        let router = edge::router(context.clone()).merge(pages).merge(reference).merge(api);
+        let router = edge::router(context.clone())
+            .merge(pages)
+            .merge(mcp::router(context.clone(), api.clone()))
+            .merge(reference::router(&context.base_url))
+            .merge(api);
         let grace = context.config.shutdown_grace;
         let serving = self.doors.into_iter().map(|door| {
             let router = door.leads_to.router(&context, &router);

@@ -21,6 +21,7 @@ pub mod edge;
 pub mod exchange;
 pub mod executors;
 pub mod listener;
+pub mod mcp;
 pub mod outbound;
 pub mod publishing;
 pub mod queue;

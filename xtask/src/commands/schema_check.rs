@@ -14,11 +14,14 @@ const SHORT_SEED: u64 = 20_261_118;
 /// The short form takes a minute.
 const SHORT_TIME_MAX: Duration = Duration::from_secs(240);
 
+/// How long the client of the Model Context Protocol may take; a few seconds are usual.
+const MCP_TIME_MAX: Duration = Duration::from_secs(60);
+
 /// Hold a real server's answers against its own description, with generated calls.
 ///
 /// Schemathesis makes calls that fit the description and calls that do not, mostly about things that are there. No answer
 /// may be a server's error, have a status, a type, a header or a shape that is not described, or take what should be
-/// refused. Needs Python 3.11 with pip; Schemathesis is installed under the target directory.
+/// refused. The official SDK of the Model Context Protocol is a client of `/mcp` first. Needs Python 3.11 with pip; both are installed under the target directory.
 #[derive(clap::Args)]
 pub struct SchemaCheck {
     /// How many calls are made up for each operation, at most
@@ -64,14 +67,16 @@ fn check(
     args: &[String],
     limit: Duration,
 ) -> anyhow::Result<()> {
-    let mut checker = pinned::python("contract")?;
+    let (mut speaker, mut checker) = (pinned::python("mcp")?, pinned::python("contract")?);
     let mut served = Served::start(database)?;
-    checker
-        .args(args)
-        .env("WAKEPOST_URL", &served.url)
-        .env("WAKEPOST_KEY", served::KEY)
-        .env("WAKEPOST_SEED", seed.to_string())
-        .env("PYTHONDONTWRITEBYTECODE", "1");
-    process::run_within(&mut checker, limit)?;
+    for program in [&mut speaker, &mut checker] {
+        program
+            .env("WAKEPOST_URL", &served.url)
+            .env("WAKEPOST_KEY", served::KEY)
+            .env("WAKEPOST_SEED", seed.to_string())
+            .env("PYTHONDONTWRITEBYTECODE", "1");
+    }
+    process::run_within(&mut speaker, MCP_TIME_MAX)?;
+    process::run_within(checker.args(args), limit)?;
     served.lives()
 }

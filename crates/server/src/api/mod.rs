@@ -61,6 +61,7 @@ use crate::context::Context;
 
 pub use auth::{Caller, hash_key, new_key};
 pub use call::read as read_body;
+pub use describe::Keyed;
 pub use error::ApiError;
 pub use health::METRICS_TYPE;
 pub use key_set::Kept as KeptKeySet;

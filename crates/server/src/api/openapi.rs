@@ -13,7 +13,7 @@ use utoipa::openapi::{OpenApi, RefOr, Required};
 use utoipa::{Modify, OpenApi as _};
 
 use super::describe::{self, FieldProblem, Problem};
-use crate::{edge, schema};
+use crate::{edge, mcp, schema};
 
 /// What stands before the routes.
 #[derive(utoipa::OpenApi)]
@@ -69,6 +69,7 @@ pub fn document() -> OpenApi {
     let mut api = Base::openapi();
     api.merge(super::routes().into_openapi());
     api.merge(edge::description());
+    api.merge(mcp::description());
     for item in api.paths.paths.values_mut() {
         operations(item).for_each(tell_replays);
     }

@@ -78,7 +78,7 @@ fn every_operation_says_what_it_takes_and_what_it_answers() {
         assert!(answers.keys().any(|status| status.starts_with('2')), "{place}");
         let open = about["security"] == json!([{}]);
         let keyed = path.starts_with("/api/")
-            || path == "/metrics"
+            || ["/metrics", "/mcp"].contains(&path)
             || path.starts_with("/integrations/")
                 && !path.ends_with("/webhook")
                 && path != "/integrations/_process-task";

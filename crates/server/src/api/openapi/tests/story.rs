@@ -438,6 +438,13 @@ async fn looking_after(world: &mut World) {
         world.call("GET", &format!("/series?minutes={wrong}"), Value::Null, 422).await;
     }
     world.call_with("GET", "/metrics", HeaderMap::new(), None, 200).await;
+    let message = |method: &str| json!({"jsonrpc": "2.0", "id": 1, "method": method});
+    for (method, status) in [("ping", 200), ("tools/list", 200), ("no/such", 200)] {
+        world.call_with("POST", "/mcp", HeaderMap::new(), Some(message(method)), status).await;
+    }
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    world.call_with("POST", "/mcp", HeaderMap::new(), Some(told), 202).await;
+    world.call_with("POST", "/mcp", HeaderMap::new(), Some(json!([])), 400).await;
     world.with_key(None);
     for path in ["/healthz", "/readyz", "/openapi.json"] {
         world.call_with("GET", path, HeaderMap::new(), None, 200).await;

@@ -18,7 +18,7 @@ use super::{described, fits};
 use crate::app::App;
 use crate::config::{Flags, load};
 use crate::context::Context;
-use crate::edge;
+use crate::{edge, mcp};
 
 const ADMIN: &str = "an-admin-key-of-more-than-32-characters";
 
@@ -76,7 +76,10 @@ impl World {
         let flags = Flags { file: None, values };
         let app = App::start(load(&flags, &|_| None).unwrap()).await.unwrap();
         let context = app.context.clone();
-        let router = edge::router(context.clone()).merge(crate::api::router(context.clone()));
+        let api = crate::api::router(context.clone());
+        let router = edge::router(context.clone())
+            .merge(mcp::router(context.clone(), api.clone()))
+            .merge(api);
         let key = Some(ADMIN.to_owned());
         World { context, router, api: described(), key, done: BTreeSet::new(), _data: data }
     }
