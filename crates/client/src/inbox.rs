@@ -298,6 +298,23 @@ pub struct Operation {
     pub failed: u64,
 }
 
+/// The headers that an event came with, less its sender's credentials.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EventHeaders {
+    /// Each line: a name may stand more than once.
+    pub headers: Vec<HeaderLine>,
+}
+
+/// A header.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct HeaderLine {
+    /// Its name, in lower case.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
 impl Client {
     /// `GET /inbox`
     pub fn list_inbox(&self, query: &InboxQuery) -> Call<Page<Event>> {
@@ -313,6 +330,11 @@ impl Client {
     pub async fn get_event_raw(&self, event_id: &str) -> Result<Bytes, Error> {
         let path = ["inbox", event_id, "raw"];
         self.call::<crate::Nothing>(get(&path)).bytes().await
+    }
+
+    /// `GET /inbox/{event_id}/headers`
+    pub fn get_event_headers(&self, event_id: &str) -> Call<EventHeaders> {
+        self.call(get(&["inbox", event_id, "headers"]))
     }
 
     /// `POST /inbox/replay`: many at once, each once.

@@ -17,6 +17,7 @@
 
 mod alerts;
 mod approvals;
+mod audit;
 mod backoff;
 mod call;
 mod client;
@@ -26,6 +27,7 @@ mod effects;
 mod error;
 mod event_types;
 mod fixtures;
+mod forwarding;
 mod health;
 mod inbox;
 mod jobs;
@@ -39,6 +41,7 @@ mod pulling;
 mod schedules;
 mod series;
 mod sources;
+mod sse;
 mod stats;
 mod tenants;
 mod transport;
@@ -49,6 +52,7 @@ pub mod worker;
 
 pub use alerts::{Alert, AlertQuery};
 pub use approvals::Proposal;
+pub use audit::AuditEntry;
 pub use call::Call;
 pub use client::Client;
 pub use dead_letters::{
@@ -60,9 +64,10 @@ pub use effects::{Begun, Decision, Effect, EffectOutcome, NewEffect, OnDoubt, Re
 pub use error::{Error, FieldError, Problem};
 pub use event_types::{EventType, EventTypeFields, EventTypeVersion};
 pub use fixtures::{Fixture, FixtureSending};
+pub use forwarding::Forwarder;
 pub use inbox::{
-    Actor, Envelope, Event, Evidence, InboxQuery, Message, Operation, OperationBegun, Receipt,
-    ReplayMany, Subject, Work,
+    Actor, Envelope, Event, EventHeaders, Evidence, HeaderLine, InboxQuery, Message, Operation,
+    OperationBegun, Receipt, ReplayMany, Subject, Work,
 };
 pub use jobs::{
     CancelOn, CancelledSubject, ChainLink, Job, JobLease, JobQuery, JobRun, NewJob, Replay,
@@ -84,10 +89,10 @@ pub use sources::{
     SourceStatus, Trial, Tried,
 };
 pub use stats::{BudgetUse, LaneStats, Limits, SourceStats, Standing, Stats, WorkerStats};
-pub use tenants::{NewTenant, Tenant};
+pub use tenants::{NewTenant, Tenant, TenantChange};
 pub use transport::Pieces;
 pub use verify::{Verifier, VerifyError};
-pub use watching::{JobEvent, JobEvents};
+pub use watching::{Arrived, InboxEvents, JobEvent, JobEvents};
 pub use webhooks::{
     Circuit, CircuitSettings, DeliveryQuery, Period, RotatedWebhook, Webhook, WebhookAuth,
     WebhookFields, WebhookTried,

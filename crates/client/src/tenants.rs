@@ -1,9 +1,9 @@
 //! Tenants, which an all-tenant admin key manages.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::call::{get, post};
+use crate::call::{get, patch, post};
 use crate::lenient::null_as_default;
 use crate::{Call, Client, Page, PageQuery};
 
@@ -24,6 +24,16 @@ pub struct Tenant {
     pub rate_per_s: Option<f64>,
     /// How its jobs run when their source does not say.
     pub default_executor: Option<Value>,
+    /// How often its jobs are tried.
+    pub max_attempts: Option<u32>,
+    /// How long a failed job waits, attempt by attempt.
+    pub backoff_s: Option<Vec<u64>>,
+    /// Whether only events of registered types may be published.
+    pub strict_types: Option<bool>,
+    /// How many webhooks it may have.
+    pub max_webhooks: Option<u32>,
+    /// How long each attempt at a delivery waits, the first one included.
+    pub retry_s: Option<Vec<u64>>,
     /// When it was made.
     pub created_at: Option<String>,
 }
@@ -52,7 +62,52 @@ pub struct NewTenant {
     pub backoff_s: Option<Vec<u64>>,
 }
 
+/// What to change about a tenant. What is left out stays as it is.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct TenantChange {
+    /// Its name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its share of the workers, against other tenants'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u32>,
+    /// How many of its jobs may run at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// How many of its jobs may start each second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<f64>,
+    /// How often its jobs are tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// How long a failed job waits, attempt by attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_s: Option<Vec<u64>>,
+    /// Whether only events of registered types may be published.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strict_types: Option<bool>,
+    /// How many webhooks it may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_webhooks: Option<u32>,
+    /// How long each attempt at a delivery waits, the first one included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_s: Option<Vec<u64>>,
+    /// Fields that go back to their defaults, each with null.
+    #[serde(flatten)]
+    pub reset: Map<String, Value>,
+}
+
 impl Client {
+    /// `GET /tenants/{slug}`
+    pub fn get_tenant(&self, slug: &str) -> Call<Tenant> {
+        self.call(get(&["tenants", slug]))
+    }
+
+    /// `PATCH /tenants/{slug}`
+    pub fn update_tenant(&self, slug: &str, change: &TenantChange) -> Call<Tenant> {
+        self.call(patch(&["tenants", slug], change))
+    }
+
     /// `POST /tenants`
     pub fn create_tenant(&self, tenant: &NewTenant) -> Call<Tenant> {
         self.call(post(&["tenants"], tenant))
