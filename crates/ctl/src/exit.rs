@@ -9,10 +9,18 @@ use crate::output::escape;
 #[error("{0}")]
 pub struct Usage(pub String);
 
+/// What was named is not there, by this program's own word.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotFound(pub String);
+
 /// 1 failed, 2 usage, 3 not found, 4 not allowed, 5 server unreachable.
 pub fn code(error: &anyhow::Error) -> u8 {
     if error.is::<Usage>() {
         return 2;
+    }
+    if error.is::<NotFound>() {
+        return 3;
     }
     match error.downcast_ref::<Error>() {
         Some(Error::Request(_)) => 2,
@@ -48,7 +56,7 @@ fn sentence(problem: &Problem) -> String {
 fn next_step(error: &anyhow::Error) -> Option<String> {
     let step = match error.downcast_ref::<Error>()? {
         Error::Unreachable { .. } => {
-            "start the server with `wakepost serve`, or pass --url (or set WAKEPOST_URL)"
+            "start the server with `wakepost serve`, or say where it is: --url, WAKEPOST_URL or --profile"
         }
         Error::Protocol(_) => "check --url: it must be the base URL of a Wakepost server",
         Error::Api(problem) => return next_after(problem),
@@ -99,6 +107,7 @@ mod tests {
         assert_eq!(code(&Error::Protocol("odd".to_owned()).into()), 1);
         assert_eq!(code(&Usage("wrong".to_owned()).into()), 2);
         assert_eq!(code(&Error::Request("bad URL".to_owned()).into()), 2);
+        assert_eq!(code(&NotFound("no such profile".to_owned()).into()), 3);
         assert_eq!(code(&api(404, "not_found")), 3);
         assert_eq!(code(&api(401, "unauthorized")), 4);
         assert_eq!(code(&api(403, "forbidden")), 4);

@@ -4,12 +4,9 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use wakepost_client::{Call, Client, Page};
 
-use crate::cli::{DEFAULT_URL, Global};
-use crate::exit::Usage;
+use crate::cli::Global;
+use crate::connection::Connection;
 use crate::output::{self, Paint, Row, Table};
-
-const NO_KEY: &str = "no API key: pass --key, or set WAKEPOST_KEY; \
-                      `wakepost serve` prints one at its first start";
 
 /// What commands need.
 pub struct Session {
@@ -26,23 +23,15 @@ pub struct Session {
 
 impl Session {
     /// Prepares the calls; nothing is sent yet.
-    pub fn open(global: Global) -> anyhow::Result<Session> {
-        let key = global.key.as_deref().map(str::trim).unwrap_or_default();
-        if key.is_empty() {
-            return Err(Usage(NO_KEY.to_owned()).into());
-        }
-        // An empty variable is as good as none.
-        let url = match global.url.trim() {
-            "" => DEFAULT_URL,
-            url => url,
-        };
-        let mut client = Client::new(url, key)?;
-        if let Some(tenant) = &global.tenant {
+    pub async fn open(global: Global) -> anyhow::Result<Session> {
+        let Connection { url, key, tenant } = Connection::resolve(&global).await?;
+        let mut client = Client::new(&url, &key)?;
+        if let Some(tenant) = &tenant {
             client = client.with_tenant(tenant);
         }
         Ok(Session {
             client,
-            tenant: global.tenant,
+            tenant,
             paint: Paint::for_stdout(),
             now: Timestamp::now(),
             json: global.json,

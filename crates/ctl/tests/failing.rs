@@ -19,7 +19,7 @@ fn without_a_key_it_says_where_to_get_one() {
         ran.ends_with(2);
         assert_eq!(
             ran.stderr,
-            "error: no API key: pass --key, or set WAKEPOST_KEY; \
+            "error: no API key: pass --key, set WAKEPOST_KEY, or add a profile (`webhookctl profiles add`); \
              `wakepost serve` prints one at its first start\n"
         );
     }

@@ -1,24 +1,33 @@
 //! One file per command.
 
+pub mod alerts;
+pub mod audit;
+pub mod completions;
 pub mod deliveries;
 pub mod dlq;
 pub mod event_types;
 pub mod events;
 pub mod fixtures;
+mod following;
 pub mod inbox;
 mod input;
 pub mod jobs;
 pub mod keys;
+pub mod listen;
+pub mod man;
 mod operation;
+pub mod operations;
 mod paging;
 mod period;
 pub mod portal_link;
+pub mod profiles;
 mod replaying;
 mod resetting;
 pub mod schedules;
 pub mod sources;
 pub mod stats;
 pub mod tenants;
+pub mod top;
 pub mod trigger;
 pub mod verify;
 pub mod webhooks;

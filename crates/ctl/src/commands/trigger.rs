@@ -10,7 +10,7 @@ use wakepost_domain::ports::Entropy;
 use wakepost_providers::{Keys, Provider, Sample, Settings, SignedRequest, registry};
 
 use crate::exit::Usage;
-use crate::output::{self, escape};
+use crate::output::{self, Progress, escape};
 use crate::session::Session;
 
 #[derive(Args)]
@@ -81,11 +81,13 @@ impl Trigger {
             Usage(format!("{} has no sample {event:?}; there are {known}", provider.name()))
         })?;
         let source = self.source(session).await?;
-        for _ in 0..self.repeat {
+        let progress = Progress::beside_output("sent", Some(u64::from(self.repeat)));
+        for sent in 1..=self.repeat {
             match &self.secret {
                 Some(secret) => self.send(session, provider, sample, &source, secret).await?,
                 None => self.ask_server(session, &source).await?,
             }
+            progress.at(u64::from(sent), 0);
         }
         Ok(())
     }

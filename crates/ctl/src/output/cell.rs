@@ -69,6 +69,14 @@ impl Cell {
         self
     }
 
+    /// More text after it, filled up with spaces, and always with one at its end.
+    pub fn then_padded(self, tone: Tone, text: &str, width: usize) -> Cell {
+        let before = self.width();
+        let cell = self.then(tone, text);
+        let fill = (before + width).saturating_sub(cell.width()).max(1);
+        cell.then(Tone::Plain, &" ".repeat(fill))
+    }
+
     /// How wide it is.
     pub fn width(&self) -> usize {
         self.spans.iter().map(|(_, text)| text.chars().count()).sum()

@@ -48,6 +48,24 @@ pub fn pretty(text: &str) -> Result<String, Error> {
     Ok(out)
 }
 
+/// The server's JSON on one line: same order, same numbers, same strings.
+pub fn compact(text: &str) -> Result<String, Error> {
+    serde_json::from_str::<IgnoredAny>(text).map_err(|error| Error::Protocol(error.to_string()))?;
+    let mut out = String::with_capacity(text.len());
+    let (mut in_string, mut escaped) = (false, false);
+    for c in text.chars() {
+        if in_string {
+            push_in_string(&mut out, c);
+            in_string = escaped || c != '"';
+            escaped = !escaped && c == '\\';
+        } else if !c.is_ascii_whitespace() {
+            out.push(c);
+            in_string = c == '"';
+        }
+    }
+    Ok(out)
+}
+
 /// One value on a line of its own.
 pub fn line(value: &impl Serialize) -> Result<String, Error> {
     let text = serde_json::to_string(value).map_err(|error| Error::Protocol(error.to_string()))?;
@@ -87,6 +105,13 @@ mod tests {
             "{\n  \"z\": 1.10,\n  \"a\": [],\n  \"m\": {\n    \"k\": \"a\\\"{b\\\\\",\n    \"e\": {}\n  },\n  \
              \"l\": [\n    1,\n    [\n      2\n    ]\n  ]\n}\n"
         );
+    }
+
+    #[test]
+    fn a_line_has_no_line_breaks_and_means_the_same() {
+        let text = "{\"z\": 1.10,\n \"a\": [ \"b \\\" }\u{9b}\" ] }";
+        assert_eq!(compact(text).expect("JSON"), "{\"z\":1.10,\"a\":[\"b \\\" }\\u009b\"]}");
+        assert!(compact("{").is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod fields;
 pub mod json;
 pub mod next_page;
 mod paint;
+mod progress;
 mod row;
 mod table;
 pub mod when;
@@ -19,6 +20,7 @@ pub use cell::Cell;
 pub use escape::escape;
 pub use fields::Fields;
 pub use paint::{Paint, Tone};
+pub use progress::Progress;
 pub use row::Row;
 pub use table::Table;
 
@@ -26,6 +28,15 @@ pub use table::Table;
 pub fn print(text: &str) -> io::Result<()> {
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     print_exact(format!("{text}{end}").as_bytes())
+}
+
+/// Prints a line, and says whether anybody still reads: what goes on for ever ends when its reader does.
+pub fn print_while_read(line: &str) -> io::Result<bool> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        other => other.map(|()| true),
+    }
 }
 
 /// Prints bytes for a file, with nothing added.

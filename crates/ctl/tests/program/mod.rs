@@ -31,9 +31,12 @@ pub fn webhookctl(url: &str) -> Run {
 /// The program without a server and key.
 pub fn bare() -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_webhookctl"));
-    for variable in ["WAKEPOST_URL", "WAKEPOST_KEY", "WAKEPOST_SOURCE_SECRET"] {
+    let known = ["WAKEPOST_URL", "WAKEPOST_KEY", "WAKEPOST_PROFILE", "WAKEPOST_SOURCE_SECRET"];
+    for variable in known {
         command.env_remove(variable);
     }
+    // Nobody's own profiles count here.
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
     Run { command, stdin: String::new() }
 }
 
@@ -41,6 +44,12 @@ impl Run {
     /// Adds arguments.
     pub fn args<const N: usize>(mut self, args: [&str; N]) -> Run {
         self.command.args(args);
+        self
+    }
+
+    /// Sets a variable.
+    pub fn env(mut self, name: &str, value: &str) -> Run {
+        self.command.env(name, value);
         self
     }
 

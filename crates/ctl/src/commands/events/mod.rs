@@ -7,6 +7,7 @@ mod show;
 
 use clap::Subcommand;
 
+use crate::commands::paging::Paging;
 use crate::session::Session;
 
 #[derive(Subcommand)]
@@ -19,6 +20,8 @@ pub enum Events {
     Show(show::Show),
     /// List where an event went, and how that went
     Deliveries(deliveries::Deliveries),
+    /// List the catalogue of what is published; `event-types` changes it
+    Types(Paging),
 }
 
 impl Events {
@@ -28,6 +31,9 @@ impl Events {
             Events::List(command) => command.run(session).await,
             Events::Show(command) => command.run(session).await,
             Events::Deliveries(command) => command.run(session).await,
+            Events::Types(page) => {
+                session.list(session.client.list_event_types(&page.into())).await
+            }
         }
     }
 }

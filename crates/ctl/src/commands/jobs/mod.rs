@@ -7,6 +7,7 @@ pub mod inspect;
 mod list;
 mod logs;
 mod release;
+mod replay;
 mod resolve;
 
 use clap::Subcommand;
@@ -27,6 +28,8 @@ pub enum Jobs {
     Approve(decide::Decide),
     /// Refuse what a job would do, and so cancel it
     Reject(decide::Decide),
+    /// Run a job once more, as a new one
+    Replay(replay::Replay),
     /// Let a held job go on
     Release(release::Release),
     /// Say whether an effect in doubt happened; a job held for it alone goes on
@@ -42,6 +45,7 @@ impl Jobs {
             Jobs::Cancel(command) => command.run(session).await,
             Jobs::Approve(command) => command.run(session, true).await,
             Jobs::Reject(command) => command.run(session, false).await,
+            Jobs::Replay(command) => command.run(session).await,
             Jobs::Release(command) => command.run(session).await,
             Jobs::Resolve(command) => command.run(session).await,
         }

@@ -2,6 +2,8 @@
 
 mod create;
 mod list;
+mod show;
+mod update;
 
 use clap::Subcommand;
 
@@ -14,12 +16,18 @@ pub enum Tenants {
     Create(create::Create),
     /// List tenants
     List(Paging),
+    /// Show one tenant
+    Show(show::Show),
+    /// Change a tenant
+    Update(update::Update),
 }
 
 impl Tenants {
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         match self {
             Tenants::Create(command) => command.run(session).await,
+            Tenants::Show(command) => command.run(session).await,
+            Tenants::Update(command) => command.run(session).await,
             Tenants::List(page) => session.list(session.client.list_tenants(&page.into())).await,
         }
     }
