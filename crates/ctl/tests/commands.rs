@@ -382,3 +382,147 @@ fn stats_show_counts_limits_and_workers() {
     assert!(!ran.stdout.contains("held"), "nothing is: {}", ran.stdout);
     assert!(ran.stderr.contains("there is more work than was counted"));
 }
+
+#[test]
+fn the_audit_trail_and_alerts_are_tables() {
+    let server = StandIn::start(|seen| match seen.line.as_str() {
+        "GET /api/v1/audit?limit=2" => json_answer(
+            200,
+            json!({"data": [{"id": "aud_1", "at": "2020-01-01T00:00:00.000Z", "actor": "key_1",
+                "action": "job.replay", "target": "job_1", "note": "ada\u{1b}: again"}], "next_cursor": null}),
+        ),
+        "GET /api/v1/alerts?status=firing" => json_answer(
+            200,
+            json!({"data": [{"id": "alr_1", "kind": "open_circuit", "severity": "critical",
+                "title": "A circuit is open", "detail": "5 in\u{9b} a row", "subject": "wh_1", "status": "firing",
+                "fired_at": "2020-01-01T00:00:00.000Z", "resolved_at": null, "value": 5, "threshold": 0}],
+                "next_cursor": null}),
+        ),
+        other => panic!("{other}"),
+    });
+    let audit = webhookctl(&server.url).args(["audit", "list", "--limit", "2"]).run();
+    audit.ends_with(0);
+    assert!(audit.stdout.contains("2020-01-01 00:00:00Z"), "{}", audit.stdout);
+    assert!(audit.stdout.contains("key_1  job.replay  job_1   ada\\u{1b}: again"));
+    let alerts = webhookctl(&server.url).args(["alerts", "--status", "firing"]).run();
+    alerts.ends_with(0);
+    assert!(alerts.stdout.contains("alr_1  critical  firing"), "{}", alerts.stdout);
+    assert!(alerts.stdout.contains("A circuit is open: 5 in\\u{9b} a row"));
+}
+
+#[test]
+fn an_export_has_a_line_for_each_event_of_every_page() {
+    let server = StandIn::start(|seen| match seen.line.as_str() {
+        "GET /api/v1/inbox?limit=500&type=a.*" => bytes_answer(
+            200,
+            b"{\"data\": [{\"z\": 1.10,\n \"id\": \"evt_1\"}], \"next_cursor\": \"c\"}",
+        ),
+        "GET /api/v1/inbox?cursor=c&limit=500&type=a.*" => json_answer(
+            200,
+            json!({"data": [{"id": "evt_2"}, {"id": "evt_3"}], "next_cursor": "more"}),
+        ),
+        line if line.ends_with("/raw") => bytes_answer(200, &[0xff]),
+        line if line.ends_with("/headers") => json_answer(200, json!({"headers": []})),
+        other => panic!("{other}"),
+    });
+    let run = |more: &[&str]| {
+        let run = webhookctl(&server.url).args(["inbox", "export", "--type", "a.*", "--max", "2"]);
+        let ran = more.iter().fold(run, |run, arg| run.args([*arg])).run();
+        ran.ends_with(0);
+        ran.stdout
+    };
+    assert_eq!(run(&[]), "{\"z\":1.10,\"id\":\"evt_1\"}\n{\"id\":\"evt_2\"}\n");
+    let whole = run(&["--bodies"]);
+    assert!(
+        whole
+            .starts_with("{\"z\":1.10,\"id\":\"evt_1\",\"body_base64\":\"/w==\",\"headers\":[]}\n")
+    );
+}
+
+#[test]
+fn many_events_are_replayed_by_a_filter() {
+    let server = StandIn::start(|seen| match seen.line.as_str() {
+        "POST /api/v1/inbox/replay" => json_answer(202, json!({"operation_id": "op_1"})),
+        "GET /api/v1/operations/op_1" => json_answer(
+            200,
+            json!({"id": "op_1", "kind": "inbox_replay", "status": "succeeded", "matched": 7, "done": 7,
+                "failed": 0}),
+        ),
+        other => panic!("{other}"),
+    });
+    let all =
+        ["inbox", "replay", "--all", "--type", "a.*", "--status", "dead_letter", "--note", "ada"];
+    let begun = webhookctl(&server.url).args(all).run();
+    begun.ends_with(0);
+    assert!(begun.stderr.contains("next: webhookctl operations wait op_1"), "{}", begun.stderr);
+    assert_eq!(
+        server.seen()[0].body,
+        json!({"filter": {"type": "a.*", "status": "dead_letter"}, "note": "ada"})
+    );
+    let waited = webhookctl(&server.url).args(all).args(["--scope", "fresh", "--wait"]).run();
+    waited.ends_with(0);
+    assert!(waited.stdout.contains("done            7"), "{}", waited.stdout);
+    let counted = webhookctl(&server.url).args(all).args(["--dry-run"]).run();
+    counted.ends_with(0);
+    assert_eq!(counted.stdout, "7 would be run again\n");
+    let one = ["inbox", "replay", "evt_1", "--type", "a.*", "--note", "ada"];
+    webhookctl(&server.url).args(one).run().ends_with(2);
+}
+
+#[test]
+fn tenants_are_shown_and_changed() {
+    let server = StandIn::start(|seen| match seen.line.as_str() {
+        "GET /api/v1/tenants/acme" | "PATCH /api/v1/tenants/acme" => json_answer(
+            200,
+            json!({"slug": "acme", "name": "Acme", "weight": 3, "retry_s": [0, 10], "strict_types": true}),
+        ),
+        other => panic!("{other}"),
+    });
+    let shown = webhookctl(&server.url).args(["tenants", "show", "acme"]).run();
+    shown.ends_with(0);
+    assert!(shown.stdout.contains("retries         0, 10 s"), "{}", shown.stdout);
+    let change = ["tenants", "update", "acme", "--weight", "3", "--retry-s", "0,10"];
+    let changed = webhookctl(&server.url).args(change).args(["--reset", "concurrency"]).run();
+    changed.ends_with(0);
+    assert_eq!(
+        server.seen()[1].body,
+        json!({"weight": 3, "retry_s": [0, 10], "concurrency": null})
+    );
+    webhookctl(&server.url).args(["tenants", "update", "acme"]).run().ends_with(2);
+    let both = ["tenants", "update", "acme", "--weight", "3", "--reset", "weight"];
+    webhookctl(&server.url).args(both).run().ends_with(2);
+}
+
+#[test]
+fn top_prints_one_snapshot_where_there_is_no_terminal() {
+    let server = StandIn::start(|seen| match seen.line.split('?').next().unwrap_or_default() {
+        "GET /api/v1/stats" => json_answer(
+            200,
+            json!({"tenant": "default", "at": "2026-11-15T09:14:22.000Z",
+                "states": {"pending": {"count": 2, "oldest_age_s": 9}}}),
+        ),
+        "GET /metrics" => stand_in::problem(403, "forbidden", "not for a tenant's key"),
+        "GET /api/v1/inbox" => {
+            json_answer(200, json!({"data": [{"id": "evt_1"}], "next_cursor": null}))
+        }
+        "GET /api/v1/alerts" => stand_in::problem(404, "not_found", "no such route"),
+        _ => json_answer(200, json!({"data": [], "next_cursor": null})),
+    });
+    for args in [vec!["top"], vec!["top", "--once"]] {
+        let run = args.iter().fold(webhookctl(&server.url), |run, arg| run.args([*arg]));
+        let ran = run.run();
+        ran.ends_with(0);
+        assert!(ran.stdout.contains("work          pending 2 (9 s)\n"), "{}", ran.stdout);
+        assert!(
+            ran.stdout.contains("rates         received 0.1/s  (this tenant)\n"),
+            "{}",
+            ran.stdout
+        );
+        assert!(!ran.stdout.contains('\u{1b}'));
+    }
+    let ran = webhookctl(&server.url).args(["top", "--json"]).run();
+    ran.ends_with(0);
+    let told: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_eq!(told["stats"]["states"]["pending"]["count"], 2);
+    assert_eq!(told["rates_of"], "tenant");
+}

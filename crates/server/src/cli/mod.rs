@@ -7,6 +7,7 @@ mod dump;
 mod findings;
 mod manifest;
 mod master_key;
+mod describe;
 mod migrate;
 mod progress;
 mod restore;
@@ -15,7 +16,8 @@ mod serve;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use wakepost_store::failpoint;
 
 use crate::config::{Config, ConfigError, Flags, load};
@@ -78,6 +80,18 @@ enum Command {
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
+    },
+    /// Print completions for a shell.
+    Completions {
+        /// For which shell.
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Write man pages.
+    Man {
+        /// Write a page for each command to this directory; left out: print that of the whole.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
     },
     /// The demo's agent.
     #[command(hide = true)]
@@ -161,8 +175,17 @@ impl Settings {
 /// Runs the program.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    if matches!(cli.command, Command::DemoAgent) {
-        return demo::agent::main();
+    match &cli.command {
+        Command::DemoAgent => return demo::agent::main(),
+        Command::Completions { shell } => {
+            let done = describe::completions(Cli::command(), *shell);
+            return done.unwrap_or_else(|error| complain(&error));
+        }
+        Command::Man { out } => {
+            let done = describe::man(Cli::command(), out.as_deref());
+            return done.unwrap_or_else(|error| complain(&error));
+        }
+        _ => {}
     }
     if let Err(problem) = failpoint::check() {
         return complain(&anyhow::anyhow!("WAKEPOST_FAILPOINTS: {problem}"));
@@ -190,7 +213,9 @@ pub fn main() -> ExitCode {
             Command::Config { command: ConfigCommand::Check(settings) } => {
                 config::check(&settings.load()?)
             }
-            Command::DemoAgent => Ok(ExitCode::SUCCESS),
+            Command::Completions { .. } | Command::Man { .. } | Command::DemoAgent => {
+                Ok(ExitCode::SUCCESS)
+            }
         }
     });
     // A read that hangs on a blocking thread must not hold up the end.

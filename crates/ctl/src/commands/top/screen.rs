@@ -8,8 +8,8 @@ use std::time::Duration;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crossterm::terminal::{
-    self, Clear, ClearType, DisableLineWrap, EnableLineWrap, EnterAlternateScreen,
-    LeaveAlternateScreen,
+    self, BeginSynchronizedUpdate, Clear, ClearType, DisableLineWrap, EnableLineWrap,
+    EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
 };
 use crossterm::{execute, queue};
 use tokio::sync::mpsc;
@@ -111,14 +111,14 @@ impl Screen {
     fn draw(&mut self, out: &mut Stdout) -> io::Result<()> {
         let (_, rows) = terminal::size()?;
         let text = self.text(usize::from(rows));
-        queue!(out, MoveTo(0, 0))?;
+        queue!(out, BeginSynchronizedUpdate)?;
         for (row, line) in text.iter().enumerate() {
             let row = u16::try_from(row).unwrap_or(u16::MAX);
-            queue!(out, MoveTo(0, row))?;
+            // Cleared first: what is too long ends on the last column, which must stay.
+            queue!(out, MoveTo(0, row), Clear(ClearType::UntilNewLine))?;
             out.write_all(line.as_bytes())?;
-            queue!(out, Clear(ClearType::UntilNewLine))?;
         }
-        queue!(out, Clear(ClearType::FromCursorDown))?;
+        queue!(out, EndSynchronizedUpdate)?;
         out.flush()
     }
 
@@ -175,7 +175,8 @@ impl Drop for Taken {
 
 fn give_back() {
     // There is nobody to tell if the terminal is gone.
-    let _ = execute!(io::stdout(), EnableLineWrap, Show, LeaveAlternateScreen);
+    let _ =
+        execute!(io::stdout(), EndSynchronizedUpdate, EnableLineWrap, Show, LeaveAlternateScreen);
     let _ = terminal::disable_raw_mode();
 }
 

@@ -16,7 +16,8 @@ const URL_CHARS_MAX: usize = 60;
 /// All there is to see, the most pressing first.
 pub fn lines(snapshot: &Snapshot, paint: Paint) -> Vec<String> {
     let now = snapshot.at.parse().unwrap_or(Timestamp::UNIX_EPOCH);
-    let mut lines: Vec<String> = summary(snapshot).iter().map(|cell| cell.render(paint)).collect();
+    let mut lines: Vec<String> =
+        summary(snapshot).iter().map(|cell| cell.render(paint).trim_end().to_owned()).collect();
     let tables = [lanes(snapshot), workers(snapshot, now), circuits(snapshot, now)];
     for (title, table) in tables.into_iter().flatten() {
         lines.push(String::new());
@@ -269,10 +270,10 @@ mod tests {
         for line in [
             "wakepost http://h  tenant acme  09:14:22Z",
             "rates         received 12.0/s  started 0.2/s  (this node, all tenants)",
-            "work          pending 12 (5 min)  ",
+            "work          pending 12 (5 min)",
             "classes       none waits or runs",
             "dead letters  500+",
-            "webhooks      1 well  1 circuit open  ",
+            "webhooks      1 well  1 circuit open",
             "shop    job   issues\\u{1b}[2J  webhook  12     0        1        5 min",
             "ada\\u{202e}  2       2 s ago",
             "wh_2     circuit open  5         2 min ago  https://r.example/\\u{9b}",
