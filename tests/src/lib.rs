@@ -32,7 +32,7 @@ pub use disk::SmallDisk;
 pub use gateway::Gateway;
 pub use http::{Answer, Http, cut_off_exchange, raw_exchange};
 pub use meeting::{Came, Meeting};
-pub use program::{Ran, random_text, wakepost, webhookctl};
+pub use program::{Ran, random_text, wakepost, webhookctl, webhookctl_started};
 pub use receiver::{Receiver, Reply, Seen};
 pub use setup::{Prepared, Setup, random_master_key};
 pub use source::{Event, Source, now};

@@ -78,9 +78,14 @@ pub async fn wakepost(directory: &Path, settings: &[(&str, &str)], args: &[&str]
 
 /// Runs `webhookctl` to its end, as a user with this server and key in the environment.
 pub async fn webhookctl(url: &str, key: &str, args: &[&str]) -> Ran {
+    run(webhookctl_started(url, key, args)).await
+}
+
+/// `webhookctl` to be started, for what goes on until it is ended.
+pub fn webhookctl_started(url: &str, key: &str, args: &[&str]) -> Command {
     let mut command = program("webhookctl", &std::env::temp_dir());
     command.args(args).env("WAKEPOST_URL", url).env("WAKEPOST_KEY", key);
-    run(command).await
+    command
 }
 
 async fn run(mut command: Command) -> Ran {
