@@ -107,13 +107,21 @@ async fn top_shows_what_waits_runs_and_died(database: Database) {
     let dead = worker.wait().await;
     dead.post("fail", json!({"error": "no luck", "retryable": false})).await.is(200);
     let _running = worker.wait().await;
+    let pulls = json!({"mode": "pull", "events": ["*"]});
+    let pulls = gateway.admin().post("/webhooks", pulls).await.is(201).text("id");
+    let event = json!({"type": "order.created", "data": {}});
+    gateway.admin().post("/events", event).await.is(202);
     let top = webhookctl(url, key, &["top", "--once"]).await.ends_with(0);
-    for word in ["pending 1", "running 1", "dead letters  1", "issues.opened", "ada", "received "] {
+    assert!(top.stdout.contains(&pulls), "{pulls} in {}", top.stdout);
+    for word in ["pending 2", "running 1", "dead letters  1", "issues.opened", "ada", "received "] {
         assert!(top.stdout.contains(word), "{word} in {}", top.stdout);
     }
     let told = webhookctl(url, key, &["top", "--json"]).await.ends_with(0).json();
     assert_eq!(told["dead_letters"]["count"], 1);
     assert_eq!(told["rates_of"], "node");
+    let lanes = told["stats"]["lanes"].as_array().expect("lanes");
+    let delivers = lanes.iter().find(|lane| lane["work"] == "delivery").expect("a lane");
+    assert_eq!((&delivers["webhook"], &delivers["source"]), (&json!(pulls), &json!(null)));
     // A tenant's own key does not see the node, and is shown the rest all the same.
     let viewer = gateway.admin().role("viewer", "default").await;
     let told = webhookctl(url, viewer.key(), &["top", "--json"]).await.ends_with(0).json();

@@ -76,7 +76,7 @@ fn all_that_fit_are_replayed_and_waited_for() {
     let ran = webhookctl(&server.url).args(["dlq", "replay", "--all", "--wait"]).args(note).run();
     ran.ends_with(0);
     assert!(ran.stderr.contains("operation op_1\n"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("0 done, 0 failed so far\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("1 done, 0 failed so far\n"), "{}", ran.stderr);
     assert!(ran.stdout.contains("done            2\n"), "{}", ran.stdout);
     let seen = server.seen();
     let asked: Vec<_> = seen.iter().filter(|seen| seen.line.starts_with("POST")).collect();

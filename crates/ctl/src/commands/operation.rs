@@ -63,7 +63,7 @@ pub async fn wait_for(session: &Session, id: &str) -> anyhow::Result<()> {
 /// Waits until bulk work is through, and says how far it is meanwhile.
 pub async fn end_of(session: &Session, id: &str) -> anyhow::Result<Operation> {
     let progress = Progress::beside_nothing("done");
-    let (mut told, mut failures) = (None, 0);
+    let (mut told, mut failures) = (0, 0);
     loop {
         match session.client.get_operation(id).await {
             Ok(shown) if shown.status != "running" => return Ok(shown),
@@ -71,8 +71,8 @@ pub async fn end_of(session: &Session, id: &str) -> anyhow::Result<Operation> {
                 failures = 0;
                 progress.at(shown.done, shown.failed);
                 // One line whenever there is news: it reads well in a log.
-                if !progress.is_shown() && told != Some(shown.done + shown.failed) {
-                    told = Some(shown.done + shown.failed);
+                if !progress.is_shown() && told != shown.done + shown.failed {
+                    told = shown.done + shown.failed;
                     output::hint(&format!("{} done, {} failed so far", shown.done, shown.failed));
                 }
             }

@@ -3,6 +3,7 @@
 use clap::Args;
 use wakepost_client::{SourceStats, Stats as Answer};
 
+use super::top::view::age_words;
 use crate::output::when::relative;
 use crate::output::{self, Cell, Fields, Table, Tone};
 use crate::session::Session;
@@ -42,7 +43,7 @@ fn fields(stats: &Answer) -> Fields {
 fn standings(stats: &Answer) -> Option<Table> {
     let mut table = Table::new(&["STATUS", "COUNT", "OLDEST"]);
     for (state, standing) in stats.states.iter().filter(|(_, standing)| standing.count > 0) {
-        let age = standing.oldest_age_s.map(|age| format!("{age} s"));
+        let age = standing.oldest_age_s.map(age_words);
         table.row([
             Cell::status(state),
             Cell::new(&standing.count.to_string()),
@@ -53,16 +54,19 @@ fn standings(stats: &Answer) -> Option<Table> {
 }
 
 fn lanes(stats: &Answer) -> Option<Table> {
-    let columns = ["SOURCE", "KIND", "PRIORITY", "READY", "RUNNING", "WAITING"];
+    let columns =
+        ["FROM OR TO", "WORK", "KIND", "PRIORITY", "READY", "RUNNING", "WAITING", "OLDEST"];
     let mut table = Table::new(&columns);
     for lane in &stats.lanes {
         table.row([
-            Cell::maybe(lane.source.as_deref()),
-            Cell::new(&lane.kind),
+            Cell::maybe(lane.source.as_deref().or(lane.webhook.as_deref())),
+            Cell::maybe(lane.work.as_deref()),
+            Cell::maybe(Some(&lane.kind)),
             Cell::maybe(lane.priority.as_deref()),
             Cell::new(&lane.ready.to_string()),
             Cell::new(&lane.running.to_string()),
             Cell::new(&lane.waiting.to_string()),
+            Cell::maybe(lane.oldest_age_s.map(age_words).as_deref()),
         ]);
     }
     (!stats.lanes.is_empty()).then_some(table)

@@ -95,7 +95,8 @@ fn distance(now: Timestamp, at: Timestamp) -> String {
     }
 }
 
-fn amount(seconds: i64) -> String {
+/// `3 s`, `5 min`, `2 h`
+pub fn amount(seconds: i64) -> String {
     match seconds {
         ..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds / 60),

@@ -6,7 +6,7 @@
 mod look;
 mod rates;
 mod screen;
-mod view;
+pub mod view;
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;

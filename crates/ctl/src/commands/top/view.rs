@@ -5,7 +5,7 @@ use wakepost_client::{LaneStats, Standing};
 
 use super::look::{Circuit, Snapshot};
 use crate::commands::alerts::severity;
-use crate::output::when::relative;
+use crate::output::when::{amount, relative};
 use crate::output::{Cell, Paint, Table, Tone};
 
 const LABEL_WIDTH: usize = 14;
@@ -141,7 +141,7 @@ fn heading(name: &str, count: usize) -> Cell {
 }
 
 fn lanes(snapshot: &Snapshot) -> Option<(Cell, Table)> {
-    let columns = ["SOURCE", "WORK", "KIND", "CLASS", "READY", "RUNNING", "WAITING", "OLDEST"];
+    let columns = ["FROM OR TO", "WORK", "KIND", "CLASS", "READY", "RUNNING", "WAITING", "OLDEST"];
     let mut table = Table::new(&columns);
     for lane in &snapshot.stats.lanes {
         table.row(lane_row(snapshot, lane));
@@ -151,7 +151,8 @@ fn lanes(snapshot: &Snapshot) -> Option<(Cell, Table)> {
 }
 
 fn lane_row(snapshot: &Snapshot, lane: &LaneStats) -> [Cell; 8] {
-    let name = lane.source.as_ref().map(|id| snapshot.source_names.get(id).unwrap_or(id));
+    let source = lane.source.as_ref().map(|id| snapshot.source_names.get(id).unwrap_or(id));
+    let name = source.or(lane.webhook.as_ref());
     let number = |number: u64, tone: Tone| match number {
         0 => Cell::toned(Tone::Dim, "0"),
         number => Cell::toned(tone, &number.to_string()),
@@ -211,14 +212,9 @@ fn circuits(snapshot: &Snapshot, now: Timestamp) -> Option<(Cell, Table)> {
     (!amiss.is_empty()).then(|| (heading("WEBHOOKS WITH TROUBLE", amiss.len()), table))
 }
 
-/// `3 s`, `5 min`, `2 h`
-fn age_words(seconds: u64) -> String {
-    match seconds {
-        ..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds / 60),
-        7200..172_800 => format!("{} h", seconds / 3600),
-        _ => format!("{} days", seconds / 86_400),
-    }
+/// How old the oldest is.
+pub fn age_words(seconds: u64) -> String {
+    amount(i64::try_from(seconds).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
@@ -274,7 +270,7 @@ mod tests {
             "classes       none waits or runs",
             "dead letters  500+",
             "webhooks      1 well  1 circuit open",
-            "shop    job   issues\\u{1b}[2J  webhook  12     0        1        5 min",
+            "shop        job   issues\\u{1b}[2J  webhook  12     0        1        5 min",
             "ada\\u{202e}  2       2 s ago",
             "wh_2     circuit open  5         2 min ago  https://r.example/\\u{9b}",
         ] {
