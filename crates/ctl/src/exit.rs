@@ -68,7 +68,9 @@ fn next_step(error: &anyhow::Error) -> Option<String> {
 fn next_after(problem: &Problem) -> Option<String> {
     let step = match (problem.status, problem.code.as_str()) {
         (_, "") => "check --url: it must be the base URL of a Wakepost server",
-        (401, _) => "check the key (--key or WAKEPOST_KEY): it is unknown, expired or revoked",
+        (401, _) => {
+            "check the key (--key, WAKEPOST_KEY or the profile's): it is unknown, expired or revoked"
+        }
         (403, _) => "use a key with a higher role: `webhookctl keys list` shows what there is",
         (404, _) => "check the id; with a key for all tenants, say which with --tenant",
         (409, "invalid_state") => {

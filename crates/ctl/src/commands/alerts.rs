@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use wakepost_client::{Alert, AlertQuery};
 
 use crate::commands::paging::Paging;
+use crate::output::when::relative;
 use crate::output::{Cell, Row, Tone};
 use crate::session::Session;
 
@@ -35,8 +36,7 @@ impl Row for Alert {
 
     fn cells(&self, now: Timestamp) -> Vec<Cell> {
         let status = match self.resolved_at.as_deref() {
-            Some(at) => Cell::new("resolved ")
-                .then(Tone::Dim, &Cell::ago(now, Some(at)).render(crate::output::Paint(false))),
+            Some(at) => Cell::new("resolved ").then(Tone::Dim, &relative(now, at)),
             None => Cell::toned(Tone::Bad, &self.status),
         };
         let detail = self.detail.as_deref().filter(|detail| !detail.is_empty());

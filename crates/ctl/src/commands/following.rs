@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::Context;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use wakepost_client::{Arrived, Client, Error, InboxEvents, InboxQuery};
@@ -164,6 +163,7 @@ impl Stop {
     pub fn new() -> anyhow::Result<Stop> {
         #[cfg(unix)]
         {
+            use anyhow::Context;
             use tokio::signal::unix::{SignalKind, signal};
             let terminate = signal(SignalKind::terminate()).context("signals cannot be awaited")?;
             Ok(Stop { terminate })

@@ -8,6 +8,7 @@ mod rates;
 mod screen;
 pub mod view;
 
+use std::env;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
@@ -31,8 +32,7 @@ pub struct Top {
 impl Top {
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let looker = Looker::new(session);
-        let is_live = io::stdout().is_terminal() && io::stdin().is_terminal();
-        if is_live && !self.once && !session.is_json() {
+        if is_live() && !self.once && !session.is_json() {
             return screen::run(looker, session.paint, Duration::from_secs(self.every_s)).await;
         }
         let snapshot = looker.once().await?;
@@ -43,4 +43,10 @@ impl Top {
         let lines = view::lines(&snapshot, session.paint);
         Ok(output::print(&lines.join("\n"))?)
     }
+}
+
+/// Whether there is a whole screen to show it on, and a keyboard to leave by.
+fn is_live() -> bool {
+    let dumb = env::var_os("TERM").is_some_and(|value| value == "dumb");
+    io::stdout().is_terminal() && io::stdin().is_terminal() && !dumb
 }
