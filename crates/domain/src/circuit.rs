@@ -90,6 +90,17 @@ pub enum CircuitState {
     HalfOpen,
 }
 
+impl CircuitState {
+    /// The word clients see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CircuitState::Closed => "closed",
+            CircuitState::Open => "open",
+            CircuitState::HalfOpen => "half_open",
+        }
+    }
+}
+
 /// A change of a circuit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {

@@ -42,7 +42,46 @@ pub enum Figure {
 }
 
 /// How many figures there are.
-const FIGURES: usize = 13;
+const FIGURES: usize = Figure::ALL.len();
+
+impl Figure {
+    /// All figures, by their numbers.
+    pub const ALL: [Figure; 13] = [
+        Figure::Received,
+        Figure::Accepted,
+        Figure::Duplicates,
+        Figure::Rejected,
+        Figure::Published,
+        Figure::JobsSucceeded,
+        Figure::JobsFailed,
+        Figure::JobsDead,
+        Figure::DeliveriesSucceeded,
+        Figure::DeliveriesFailed,
+        Figure::FirstAttempts,
+        Figure::FirstAttemptsSucceeded,
+        Figure::DeliveriesDead,
+    ];
+
+    /// The word clients see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Figure::Received => "received",
+            Figure::Accepted => "accepted",
+            Figure::Duplicates => "duplicates",
+            Figure::Rejected => "rejected",
+            Figure::Published => "published",
+            Figure::JobsSucceeded => "jobs_succeeded",
+            Figure::JobsFailed => "jobs_failed",
+            Figure::JobsDead => "jobs_dead",
+            Figure::DeliveriesSucceeded => "deliveries_succeeded",
+            Figure::DeliveriesFailed => "deliveries_failed",
+            Figure::FirstAttempts => "first_attempts",
+            Figure::FirstAttemptsSucceeded => "first_attempts_succeeded",
+            Figure::DeliveriesDead => "deliveries_dead",
+        }
+    }
+}
+
 /// Where the spreads begin among the numbers that things are kept under.
 const ACK_AT: usize = 64;
 const DELIVERY_AT: usize = 96;
@@ -264,6 +303,13 @@ mod tests {
         assert_eq!(Figures::from_bytes(&bytes), Some(figures));
         assert_eq!(Figures::from_bytes(&[0x80]), None);
         assert_eq!(Figures::from_bytes(&[0]), None);
+    }
+
+    #[test]
+    fn every_figure_has_its_place() {
+        for (place, figure) in Figure::ALL.into_iter().enumerate() {
+            assert_eq!(figure as usize, place);
+        }
     }
 
     #[test]

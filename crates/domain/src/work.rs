@@ -31,6 +31,16 @@ impl WorkKind {
         }
     }
 
+    /// The word clients see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            WorkKind::Job => "job",
+            WorkKind::Delivery => "delivery",
+            WorkKind::Reply => "reply",
+            WorkKind::Callback => "callback",
+        }
+    }
+
     /// From storage; `None` for a kind this binary does not know.
     pub fn from_code(code: i16) -> Option<WorkKind> {
         WorkKind::ALL.into_iter().find(|kind| *kind as i16 == code)
@@ -127,6 +137,15 @@ pub enum Priority {
 impl Priority {
     /// All priorities, most urgent first.
     pub const ALL: [Priority; 3] = [Priority::Interactive, Priority::Webhook, Priority::Batch];
+
+    /// The word clients see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Priority::Interactive => "interactive",
+            Priority::Webhook => "webhook",
+            Priority::Batch => "batch",
+        }
+    }
 
     /// The share of claims when all three have work.
     pub fn weight(self) -> u32 {

@@ -39,6 +39,7 @@ use crate::system::{SystemClock, SystemEntropy};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::streaks::Streaks;
 use crate::telemetry::tally::Tally;
+use crate::telemetry::traces::Traces;
 use crate::tokens::Tokens;
 use crate::webhooks::{Circuits, Untold};
 use crate::workers;
@@ -104,6 +105,7 @@ impl App {
         let client = GuardedClient::new(resolver, client)?;
         let ledger = intake(ledger);
         let base_url = config.base_url(address);
+        let metrics = Metrics::default();
         let context = Arc::new(Context {
             self_webhook: SelfWebhook::new(&base_url, &config),
             places: Arc::new(Places::new(&config)),
@@ -123,7 +125,8 @@ impl App {
             stats: KeptStats::default(),
             key_set: KeptKeySet::default(),
             links: Semaphore::new(limits::LINKS_AT_ONCE_MAX),
-            metrics: Metrics::default(),
+            traces: Traces::new(config.traces.is_some(), metrics.spans.clone()),
+            metrics,
             streaks: Streaks::default(),
             tally: Tally::new(random_number(entropy.as_ref())),
             untold: Untold::default(),
@@ -184,6 +187,7 @@ impl App {
                 door.tls,
                 router,
                 context.config.connections_max,
+                context.metrics.connections.clone(),
                 context.stop.clone(),
                 grace,
             )

@@ -66,6 +66,15 @@ async fn job_of(context: &Context, tenant: TenantId, trace: [u8; 16]) -> Result<
     Ok(job.filter(|row| row.kind == WorkKind::Job))
 }
 
+/// The trace and the span that these headers go on with, if they say so.
+pub fn given(headers: &HeaderMap) -> Option<([u8; 16], [u8; 8])> {
+    let text = headers.get(TRACEPARENT)?.to_str().ok()?;
+    let trace = trace_of(text)?;
+    let mut span = [0; 8];
+    hex::decode_to_slice(text.trim().split('-').nth(2)?, &mut span).ok()?;
+    Some((trace, span))
+}
+
 /// The trace in a `traceparent`. Later versions may say more behind what is known.
 fn trace_of(text: &str) -> Option<[u8; 16]> {
     let mut parts = text.trim().split('-');

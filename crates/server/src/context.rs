@@ -27,6 +27,7 @@ use crate::self_webhook::SelfWebhook;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::streaks::Streaks;
 use crate::telemetry::tally::Tally;
+use crate::telemetry::traces::Traces;
 use crate::tokens::Tokens;
 use crate::webhooks::{Circuits, Untold};
 use crate::workers::rescue::Aside;
@@ -98,6 +99,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// What is counted by tenant and minute.
     pub tally: Tally,
+    /// What a collector of traces hears of.
+    pub traces: Traces,
     /// How sources' jobs went.
     pub streaks: Streaks,
     /// Where refused requests leave their receipts.

@@ -18,6 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -55,10 +56,11 @@ pub async fn serve(
     listener: TcpListener,
     router: Router,
     connections_max: usize,
+    connections: Gauge,
     stop: CancellationToken,
     grace: Duration,
 ) {
-    serve_with(listener, None, router, connections_max, stop, grace).await;
+    serve_with(listener, None, router, connections_max, connections, stop, grace).await;
 }
 
 /// As [`serve`], behind TLS if there is any.
@@ -67,6 +69,7 @@ pub async fn serve_with(
     tls: Option<Arc<Tls>>,
     router: Router,
     connections_max: usize,
+    connections: Gauge,
     stop: CancellationToken,
     grace: Duration,
 ) {
@@ -94,6 +97,8 @@ pub async fn serve_with(
         let stream = Patient::new(stream, READING_TIMEOUT);
         let (router, watcher) = (router.clone(), graceful.watcher());
         let acceptor = tls.as_ref().map(|tls| tls.acceptor());
+        let connections = connections.clone();
+        connections.inc();
         tokio::spawn(async move {
             match acceptor {
                 None => connection(stream, peer, router, watcher).await,
@@ -103,6 +108,7 @@ pub async fn serve_with(
                     }
                 }
             }
+            connections.dec();
             drop(place);
         });
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
 use http::HeaderMap;
@@ -26,6 +26,7 @@ use wakepost_store::{Result, StoreError};
 
 use crate::context::Context;
 use crate::directory::Catalogue;
+use crate::telemetry::story;
 use crate::to_the_end::ToTheEnd;
 use crate::view::Content;
 
@@ -188,6 +189,9 @@ pub async fn publish(
     let published: Vec<Published> = made.into_iter().zip(accepted).map(published).collect();
     let new = published.iter().filter(|published| !published.repeated).count() as u64;
     context.metrics.published.inc_by(new);
+    for Published { id, deliveries, .. } in published.iter().filter(|one| !one.repeated) {
+        story::published(context, tenant, *id, *deliveries);
+    }
     context.tally.note(tenant.id, context.now(), |figures| figures.count(Figure::Published, new));
     Ok(published)
 }
@@ -198,7 +202,9 @@ async fn commit(context: Arc<Context>, events: Vec<NewEvent>) -> Result<Vec<Acce
         .iter()
         .map(|new| new.deliveries.iter().map(|delivery| delivery.lane).collect())
         .collect();
+    let began = Instant::now();
     let accepted = context.ledger.publish(events).await;
+    context.metrics.stored("publish", began.elapsed());
     let mut ready: HashMap<LaneId, usize> = HashMap::new();
     for (index, lanes) in lanes.into_iter().enumerate() {
         let stored = match &accepted {

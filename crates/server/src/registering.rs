@@ -46,7 +46,7 @@ pub async fn register(
     if let Some(call) = after
         && let Err(halt) = exchange::send(context, live, call).await
     {
-        tracing::info!(source = %live.source.id, %halt, "a registration that was replaced did not end at once");
+        tracing::info!(source_id = %live.source.id, %halt, "a registration that was replaced did not end at once");
     }
     Ok(true)
 }

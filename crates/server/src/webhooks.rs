@@ -23,6 +23,7 @@ use crate::deliveries;
 use crate::directory::sealed_webhook;
 use crate::outbound::{Tried, deliver};
 use crate::publishing;
+use crate::telemetry::metrics::{Kind, Stands};
 
 /// How often a change is tried that others keep getting ahead of.
 const TRIES: usize = 20;
@@ -118,10 +119,10 @@ pub async fn note(
     }
     let (id, ok_before) = (seen.id, context.untold.take(seen.id));
     let _turn = context.circuits.lock(id).await;
-    let mut was_probe = false;
+    let (mut was_probe, mut before) = (false, CircuitState::Closed);
     let noted = change::<StoreError>(context, seen.tenant, id, None, |webhook, now| {
         was_probe = webhook.circuit.is_probe(started_at);
-        let before = webhook.circuit.state;
+        before = webhook.circuit.state;
         let outcome = Outcome { started_at, ok, ok_before };
         webhook.circuit.note(&webhook.config.circuit, outcome, now);
         if before == CircuitState::Closed && webhook.circuit.state == CircuitState::Open {
@@ -132,6 +133,10 @@ pub async fn note(
     });
     match noted.await {
         Ok(webhook) => {
+            if webhook.circuit.state != before {
+                let state = webhook.circuit.state.as_str();
+                context.metrics.circuit_changes.get_or_create(&Stands { state }).inc();
+            }
             if webhook.is_probed() && webhook.shut_until().is_none() {
                 wake(context, webhook.lane).await;
             }
@@ -263,6 +268,8 @@ pub async fn end_waiting(
         context.tally.note(tenant, context.now(), |figures| {
             figures.count(Figure::DeliveriesDead, ended);
         });
+        let kind = Kind { kind: lane.key.kind.as_str() };
+        context.metrics.dead_letters.get_or_create(&kind).inc_by(ended);
     }
     Ok(ended)
 }
@@ -282,7 +289,7 @@ pub fn told(webhook: &Webhook, notice: &Notice) -> Value {
 /// Tells the owner of a delivery that it was given up. What tells of another is not told of in turn.
 pub async fn tell_of_dead_letter(context: &Arc<Context>, tenant: TenantId, work: WorkId) {
     if let Err(error) = try_tell(context, tenant, work).await {
-        tracing::warn!(%error, delivery = %work.text(WorkKind::Delivery), "a dead letter was not told of");
+        tracing::warn!(%error, delivery_id = %work.text(WorkKind::Delivery), "a dead letter was not told of");
     }
 }
 

@@ -36,6 +36,11 @@ impl Default for Admission {
 }
 
 impl Admission {
+    /// How many are inside.
+    pub fn inside(&self) -> usize {
+        MOVES_MAX - self.moves.available_permits()
+    }
+
     /// A place for a move that carries this many bytes, or `Busy`.
     pub fn enter(&self, bytes: usize) -> Result<Place> {
         let kib =

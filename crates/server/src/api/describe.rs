@@ -88,6 +88,8 @@ pub struct Problem {
     /// A stable word for programs.
     #[schema(pattern = "^[a-z_]+$")]
     code: String,
+    /// What the log calls this request, if it is one of the API: also in `x-request-id`.
+    request_id: Option<String>,
     /// With 422: what is wrong with which field.
     errors: Option<Vec<FieldProblem>>,
 }

@@ -23,6 +23,7 @@ use super::ticket::Leased;
 use super::work::{check_document, check_key, check_note, find};
 use crate::schema;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::story;
 use crate::tokens::idempotency_key;
 use crate::view::open_json;
 
@@ -106,7 +107,7 @@ pub async fn begin(At(id): At<String>, call: Call) -> Result<Response, ApiError>
         BeginOutcome::InDoubt { scope } => (Decision::InDoubt, scope, None),
         BeginOutcome::NeedsApproval { scope } => (Decision::NeedsApproval, scope, None),
     };
-    count(&call, decision);
+    count(&call, &ticket, decision).await;
     if matches!(decision, Decision::InDoubt | Decision::NeedsApproval) {
         // The run has ended, and its place may be another's. A word that gets lost is found by the resync.
         let _ = call.context.queue.cap_freed(ticket.tenant).await;
@@ -116,7 +117,7 @@ pub async fn begin(At(id): At<String>, call: Call) -> Result<Response, ApiError>
     Ok(once::json(StatusCode::OK, &Begun { decision, idempotency_key, result, proposal_hash }))
 }
 
-fn count(call: &Call, decision: Decision) {
+async fn count(call: &Call, ticket: &Ticket, decision: Decision) {
     let word = match decision {
         Decision::Execute => "execute",
         Decision::Skip => "skip",
@@ -124,6 +125,7 @@ fn count(call: &Call, decision: Decision) {
         Decision::NeedsApproval => "needs_approval",
     };
     Metrics::count(&call.context.metrics.effects, word);
+    story::effect(&call.context, ticket, word).await;
 }
 
 async fn shown_result(

@@ -14,6 +14,7 @@ use wakepost_store::StoreError;
 
 use super::auth::Caller;
 use super::describe::PROBLEM;
+use super::requests::REQUEST_ID;
 use crate::context::Context;
 
 /// A refusal.
@@ -152,6 +153,9 @@ impl IntoResponse for ApiError {
         problem.insert("status".into(), self.status.as_u16().into());
         problem.insert("detail".into(), self.detail.into());
         problem.insert("code".into(), self.code.into());
+        if let Ok(id) = REQUEST_ID.try_with(|id| id.clone()) {
+            problem.insert("request_id".into(), id.into());
+        }
         if !self.fields.is_empty() {
             let errors = self
                 .fields

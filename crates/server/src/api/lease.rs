@@ -29,6 +29,7 @@ use crate::context::Context;
 use crate::executors::preflight;
 use crate::queue::{Ask, Pushed};
 use crate::schema;
+use crate::telemetry::story;
 use crate::view;
 
 /// How often one call may claim jobs of which every one was kept back.
@@ -113,7 +114,8 @@ pub async fn lease(call: Call) -> Result<Response, ApiError> {
     for _ in 0..ROUNDS_MAX {
         ask.wait = until.saturating_duration_since(Instant::now());
         let claimed = call.context.queue.lease(&ask, &call.context.stop).await?;
-        call.context.metrics.claimed.inc_by(claimed.len() as u64);
+        call.context.metrics.started(claimed.iter().map(|item| &item.0));
+        story::leased(&call.context, claimed.iter().map(|item| &item.0)).await;
         let none = claimed.is_empty();
         jobs = handed_out(&call.context, claimed).await?;
         if none || !jobs.is_empty() || Instant::now() >= last_round {

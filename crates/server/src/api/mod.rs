@@ -39,6 +39,7 @@ mod process_task;
 mod providers;
 mod pulling;
 mod replies;
+mod requests;
 mod schedules;
 mod series;
 mod shapes;
@@ -53,7 +54,7 @@ mod work;
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::{Router, middleware};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -78,6 +79,7 @@ pub fn router(context: Arc<Context>) -> Router {
         .nest("/_agent-native", by_platform().into())
         .fallback(error::no_such_route)
         .method_not_allowed_fallback(error::no_such_method)
+        .layer(middleware::from_fn_with_state(context.clone(), requests::around))
         .with_state(context)
 }
 

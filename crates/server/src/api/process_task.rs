@@ -19,6 +19,7 @@ use super::error::ApiError;
 use super::once;
 use crate::context::Context;
 use crate::self_webhook::{PROBE, REACHED};
+use crate::telemetry::story;
 use crate::workers::push::worker_name;
 use crate::{executors, schema};
 
@@ -102,7 +103,8 @@ async fn run(context: &Arc<Context>, item: Item, row: WorkRow) -> Result<bool, A
     let Some(claimed) = context.queue.claim_one(worker_name(), item, lane, policy).await? else {
         return Ok(false);
     };
-    context.metrics.claimed.inc();
+    context.metrics.started(std::iter::once(&claimed.0));
+    story::leased(context, std::iter::once(&claimed.0)).await;
     let context = context.clone();
     // A caller that hangs up does not end the run, and a stop waits for it.
     let running = context.tasks.clone().spawn(async move {

@@ -31,6 +31,7 @@ use crate::deliveries;
 use crate::executors;
 use crate::queue::Ask;
 use crate::schema;
+use crate::telemetry::story;
 use crate::view::Content;
 use crate::webhooks;
 use crate::workers::settle::{End, settle};
@@ -113,7 +114,8 @@ pub async fn lease(At(id): At<String>, call: Call) -> Result<Response, ApiError>
         lease: wish.lease,
     };
     let claimed = call.context.queue.lease(&ask, &call.context.stop).await?;
-    call.context.metrics.claimed.inc_by(claimed.len() as u64);
+    call.context.metrics.started(claimed.iter().map(|item| &item.0));
+    story::leased(&call.context, claimed.iter().map(|item| &item.0)).await;
     let bodies = executors::bodies(&call.context, &claimed).await;
     let key = call.context.vault.key(tenant.id).await?;
     let mut leased = Vec::with_capacity(claimed.len());

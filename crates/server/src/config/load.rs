@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Config, KeyPlace, Retention, alerts, exec, outbound};
+use super::{Config, KeyPlace, Retention, alerts, exec, outbound, traces};
 use crate::listener::tls::TlsFiles;
 
 /// Where a setting came from.
@@ -101,6 +101,11 @@ const KNOWN: &[Known] = &[
     known("max_hops", &["WAKEPOST_MAX_HOPS"], "10"),
     known("sweep_after_s", &["WAKEPOST_SWEEP_AFTER_S"], "90"),
     known("shutdown_grace_s", &["WAKEPOST_SHUTDOWN_GRACE_S"], "20"),
+    known("metrics_tenants_max", &["WAKEPOST_METRICS_TENANTS_MAX"], "50"),
+    known("otlp_endpoint", &["WAKEPOST_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"], ""),
+    secret("otlp_headers", &["WAKEPOST_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"]),
+    known("otlp_sample_ratio", &["WAKEPOST_OTLP_SAMPLE_RATIO"], "1"),
+    known("otlp_service_name", &["WAKEPOST_OTLP_SERVICE_NAME", "OTEL_SERVICE_NAME"], "wakepost"),
     known("log_format", &["WAKEPOST_LOG_FORMAT"], "pretty"),
     known("log_level", &["WAKEPOST_LOG_LEVEL"], "info"),
     known("retention.bodies_days", &[], "30"),
@@ -360,6 +365,7 @@ fn build(
         max_hops: u32::try_from(number("max_hops")?).unwrap_or(u32::MAX),
         sweep_after: Duration::from_secs(number("sweep_after_s")?),
         shutdown_grace: Duration::from_secs(number("shutdown_grace_s")?),
+        metrics_tenants_max: number("metrics_tenants_max")?.min(10_000) as usize,
         retention: Retention {
             bodies_days: number("retention.bodies_days")?,
             events_days: number("retention.events_days")?,
@@ -369,6 +375,12 @@ fn build(
         },
         alerts: alerts::read(decimal)?,
         alerts_every: Duration::from_secs(number("alerts.every_s")?.clamp(1, 3600)),
+        traces: traces::read(
+            some("otlp_endpoint"),
+            &text("otlp_headers"),
+            &text("otlp_sample_ratio"),
+            text("otlp_service_name"),
+        )?,
         exec,
         log_json,
         log_level: text("log_level"),

@@ -6,6 +6,7 @@ mod key;
 mod load;
 mod outbound;
 mod retention;
+mod traces;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use wakepost_domain::alert::Thresholds;
 
 use crate::listener::tls::TlsFiles;
 use crate::outbound::AddressPolicy;
+use crate::telemetry::traces::TraceSettings;
 
 /// Everything an operator can set.
 #[derive(Clone)]
@@ -64,12 +66,16 @@ pub struct Config {
     pub sweep_after: Duration,
     /// How long a stop waits for what is under way.
     pub shutdown_grace: Duration,
+    /// How many tenants are named in the metrics.
+    pub metrics_tenants_max: usize,
     /// How long history is kept.
     pub retention: Retention,
     /// From what on an alert fires.
     pub alerts: Thresholds,
     /// How often is looked for that.
     pub alerts_every: Duration,
+    /// Where traces go, if anywhere.
+    pub traces: Option<TraceSettings>,
     /// Commands that jobs may name.
     pub exec: BTreeMap<String, ExecCommand>,
     /// `pretty` or `json`.

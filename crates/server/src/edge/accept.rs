@@ -96,6 +96,7 @@ async fn store(context: &Arc<Context>, new: NewRequest) -> Result<Vec<Outcome>> 
 /// Commits, and tells the queue.
 async fn commit(context: Arc<Context>, new: NewRequest) -> Result<Vec<Accepted>> {
     let NewRequest { shared, mut events, lanes, tenant } = new;
+    let began = Instant::now();
     let accepted = match shared {
         Some(body) => context.ledger.accept_together(body, events).await,
         None => {
@@ -103,6 +104,7 @@ async fn commit(context: Arc<Context>, new: NewRequest) -> Result<Vec<Accepted>>
             context.ledger.accept(only).await.into_iter().collect()
         }
     };
+    context.metrics.stored("accept", began.elapsed());
     let mut ready: HashMap<LaneId, (Arc<Lane>, usize)> = HashMap::new();
     for (index, lane) in lanes.into_iter().enumerate() {
         let stored = match &accepted {
@@ -176,7 +178,7 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
         fetched: passed.fetched.as_deref(),
     };
     let mapped = live.provider.map(&request, &live.settings).map_err(|reason| {
-        tracing::info!(source = %live.source.id, %reason, "a signed request could not be understood");
+        tracing::info!(source_id = %live.source.id, %reason, "a signed request could not be understood");
     });
     let unmapped = || vec![Mapped { event_type: "unmapped".to_owned(), ..Mapped::default() }];
     let is_mapped = mapped.is_ok();

@@ -23,11 +23,13 @@ use super::body::{self, NoBody};
 use super::describe::{BodyRefused, NoHandshake, Received, Refusals};
 use super::secret::keep_secret;
 use super::{Forged, answer, peer};
+use crate::chains;
 use crate::context::Context;
 use crate::directory::LiveSource;
 use crate::rates::Limit;
 use crate::schema;
 use crate::telemetry::metrics::Receipt;
+use crate::telemetry::story;
 
 const JSON: &str = "application/json";
 /// How much of a retry header is kept.
@@ -197,7 +199,7 @@ async fn take_in(
     if let Some(secret) = sent_secret(live, &asked) {
         return match keep_secret(context, live, secret).await {
             Ok(()) => Ok((Verdict::Handshake, answer::prescribed(Answer::ok(JSON, "{}")))),
-            Err(error) => Err(unavailable(error)),
+            Err(error) => Err(unavailable(live, error)),
         };
     }
     let signed_at = match live.source.config.unsigned {
@@ -209,6 +211,7 @@ async fn take_in(
         return Ok((Verdict::Handshake, answer::prescribed(prescribed)));
     }
     let prescribed = live.provider.prescribed(&asked, &live.settings);
+    let parent = context.traces.are_wanted().then(|| chains::given(&parts.headers)).flatten();
     let hash = digest::digest(&digest::SHA256, &body);
     let passed = Passed {
         hash: hash.as_ref().try_into().expect("SHA-256 has 32 bytes"),
@@ -223,7 +226,11 @@ async fn take_in(
         receipt: NewReceipt { latency_us: micros(arrived), ..receipt },
         now,
     };
-    let outcomes = accept(context, passed).await.map_err(unavailable)?;
+    let outcomes = accept(context, passed).await.map_err(|error| unavailable(live, error))?;
+    for Outcome { event, job, verdict } in &outcomes {
+        let what = (*event, *job, verdict.as_str());
+        story::received(context, live, parent, arrived, what).await;
+    }
     let verdict = together(&outcomes);
     if let Some(prescribed) = prescribed {
         return Ok((verdict, answer::prescribed_for(prescribed, &outcomes)));
@@ -371,8 +378,9 @@ fn retry(live: &LiveSource, headers: &HeaderMap) -> Option<String> {
     Some(limits::truncate(value, RETRY_BYTES_MAX).to_owned())
 }
 
-fn unavailable(error: StoreError) -> Refused {
-    tracing::warn!(%error, "an event could not be stored");
+fn unavailable(live: &LiveSource, error: StoreError) -> Refused {
+    let (tenant, source_id) = (live.source.tenant.0, live.source.id);
+    tracing::warn!(%error, tenant, %source_id, "an event could not be stored");
     Refused::new(StatusCode::SERVICE_UNAVAILABLE, Verdict::Unavailable, error)
 }
 

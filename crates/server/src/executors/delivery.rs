@@ -16,6 +16,7 @@ use crate::context::Context;
 use crate::deliveries;
 use crate::outbound::{Delivered, Tried, deliver};
 use crate::queue::Pushed;
+use crate::telemetry::metrics::Outcome;
 use crate::webhooks;
 
 /// What recording an end may take beyond the receiver's own time.
@@ -84,8 +85,25 @@ async fn send(
     context.tally.note(webhook.tenant, now, |figures| {
         figures.delivery.observe(tried.timings.total);
     });
+    context.metrics.delivery_seconds.observe(tried.timings.total.as_secs_f64());
+    let outcome = Outcome { outcome: outcome(&tried) };
+    context.metrics.delivery_attempts.get_or_create(&outcome).inc();
     failpoint::pass_async("delivery.after_send").await?;
     judge(context, item, webhook, tried).await
+}
+
+/// The class of the answer, or of the failure.
+fn outcome(tried: &Tried) -> &'static str {
+    let status = tried.answer.as_ref().map(|answer| answer.status.as_u16() / 100);
+    match (tried.class, status) {
+        (Some(class), _) => class.as_str(),
+        (None, Some(1)) => "1xx",
+        (None, Some(2)) => "2xx",
+        (None, Some(3)) => "3xx",
+        (None, Some(4)) => "4xx",
+        (None, Some(5)) => "5xx",
+        (None, _) => "unknown",
+    }
 }
 
 /// What the event says, byte for byte as it was published.
@@ -111,7 +129,7 @@ async fn note(context: &Arc<Context>, webhook: &Webhook, started_at: Timestamp, 
     match webhooks::note(context, webhook, started_at, ok).await {
         Ok(noted) => noted.was_probe,
         Err(error) => {
-            tracing::warn!(%error, webhook = %webhook.id, "a circuit was not told of a run");
+            tracing::warn!(%error, webhook_id = %webhook.id, "a circuit was not told of a run");
             false
         }
     }
@@ -144,7 +162,7 @@ async fn judge(
                 let reason = "the receiver answered 410 Gone";
                 let gone = webhooks::disable(context, webhook.tenant, webhook.id, reason, None);
                 if let Err(error) = gone.await {
-                    tracing::warn!(%error, webhook = %webhook.id, "a webhook that is gone was not disabled");
+                    tracing::warn!(%error, webhook_id = %webhook.id, "a webhook that is gone was not disabled");
                 }
             }
             (Ending::Failed { retryable: false, retry_after: None }, Some(error.clone()))

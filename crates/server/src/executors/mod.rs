@@ -19,6 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tracing::Instrument;
 use wakepost_domain::EventId;
 use wakepost_domain::executor::Executor;
 use wakepost_domain::lease::Ticket;
@@ -31,6 +32,7 @@ use wakepost_store::{Result, StoreError};
 use crate::context::Context;
 use crate::queue::Pushed;
 use crate::replies;
+use crate::telemetry::story;
 use crate::view;
 use crate::webhooks;
 use crate::workers::settle::{decide, settle_decided};
@@ -113,7 +115,8 @@ pub async fn bodies(context: &Context, claimed: &[Pushed]) -> HashMap<EventId, S
 /// Runs one item to its end, and records it. `body`: what its event says, if that was read already.
 pub async fn run(context: &Arc<Context>, item: Pushed, body: Option<Sealed>) {
     context.metrics.pushed_running.inc();
-    run_to_its_end(context, item, body).await;
+    let span = story::of_run(context, &item).await;
+    run_to_its_end(context, item, body).instrument(span).await;
     context.metrics.pushed_running.dec();
 }
 
@@ -143,7 +146,7 @@ async fn run_agent(context: &Arc<Context>, item: &Pushed) {
     let job = match view::leased(context, std::slice::from_ref(claimed)).await {
         Ok(mut jobs) => jobs.pop().unwrap_or_default(),
         Err(error) => {
-            tracing::warn!(%error, run = %ticket.run_id(), "a job could not be read");
+            tracing::warn!(%error, run_id = %ticket.run_id(), "a job could not be read");
             let failed = Finished::Failed {
                 error: "the job could not be read".to_owned(),
                 retryable: true,
@@ -239,9 +242,9 @@ async fn record(context: &Context, item: &Pushed, finished: Finished) -> Option<
     let decided = decide(context, ticket, ending, &item.2.backoff, Guard::Live, error, evidence);
     let state = settle_surely(context, Settle { follow_up, expanded: whole, ..decided }).await?;
     if state == State::Succeeded {
-        tracing::debug!(run = %ticket.run_id(), "a pushed run succeeded");
+        tracing::debug!(run_id = %ticket.run_id(), "a pushed run succeeded");
     } else {
-        tracing::info!(run = %ticket.run_id(), state = state.as_str(), "a pushed run ended");
+        tracing::info!(run_id = %ticket.run_id(), state = state.as_str(), "a pushed run ended");
     }
     Some(state)
 }
@@ -259,7 +262,7 @@ async fn settle_surely(context: &Context, decided: Settle) -> Option<State> {
         match settle_decided(context, vec![decided.clone()]).await.pop() {
             Some(Ok(settled)) => return Some(settled.state),
             Some(Err(StoreError::LeaseLost)) | None => {
-                tracing::info!(%run, "a pushed run ended after its lease was lost");
+                tracing::info!(run_id = %run, "a pushed run ended after its lease was lost");
                 return None;
             }
             Some(Err(StoreError::Busy | StoreError::Unavailable(_))) if Instant::now() < until => {
@@ -268,7 +271,7 @@ async fn settle_surely(context: &Context, decided: Settle) -> Option<State> {
             }
             // The lease will run out, and the rescuer ends the run.
             Some(Err(error)) => {
-                tracing::warn!(%error, %run, "a run's end was not recorded");
+                tracing::warn!(%error, run_id = %run, "a run's end was not recorded");
                 return None;
             }
         }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
-use wakepost_domain::figures::{Figures, minute};
+use wakepost_domain::figures::{Figure, Figures, minute};
 use wakepost_domain::{TenantId, Timestamp};
 use wakepost_store::moves::InMinute;
 
@@ -28,6 +28,17 @@ pub struct Tally {
 struct Kept {
     figures: Figures,
     is_new: bool,
+    /// What of it is counted in the metrics.
+    told: Figures,
+}
+
+/// What was counted since the last time.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// Each minute in which something was, whole.
+    pub rows: Vec<InMinute<Figures>>,
+    /// By how much figures grew.
+    pub grown: Vec<(TenantId, Figure, u64)>,
 }
 
 impl Tally {
@@ -54,19 +65,25 @@ impl Tally {
     }
 
     /// What was counted since the last time, each minute whole. What is over for good is forgotten.
-    pub fn take(&self, now: Timestamp) -> Vec<InMinute<Figures>> {
+    pub fn take(&self, now: Timestamp) -> Taken {
         let this = minute(now);
         let mut minutes = self.minutes.lock();
         // A clock that went back a little finds the minute before.
         minutes.retain(|(_, minute), kept| kept.is_new || *minute >= this - 1);
         let new = minutes.iter_mut().filter(|(_, kept)| kept.is_new);
-        let mut taken: Vec<_> = new
-            .map(|((tenant, minute), kept)| {
-                kept.is_new = false;
-                InMinute { tenant: *tenant, minute: *minute, what: kept.figures }
-            })
-            .collect();
-        taken.sort_by_key(|row| (row.tenant, row.minute));
+        let mut taken = Taken::default();
+        for ((tenant, minute), kept) in new {
+            kept.is_new = false;
+            for figure in Figure::ALL {
+                let more = kept.figures.get(figure) - kept.told.get(figure);
+                if more > 0 {
+                    taken.grown.push((*tenant, figure, more));
+                }
+            }
+            kept.told = kept.figures;
+            taken.rows.push(InMinute { tenant: *tenant, minute: *minute, what: kept.figures });
+        }
+        taken.rows.sort_by_key(|row| (row.tenant, row.minute));
         taken
     }
 
@@ -89,8 +106,6 @@ impl std::fmt::Debug for Tally {
 
 #[cfg(test)]
 mod tests {
-    use wakepost_domain::figures::Figure;
-
     use super::*;
 
     fn one(figures: &mut Figures) {
@@ -105,13 +120,16 @@ mod tests {
     fn a_minute_is_told_whole_and_only_if_something_was_counted() {
         let tally = Tally::new(1);
         tally.note(TenantId(1), at(5), one);
-        assert_eq!(tally.take(at(5)).len(), 1);
-        assert_eq!(tally.take(at(5)).len(), 0);
+        assert_eq!(tally.take(at(5)).rows.len(), 1);
+        assert_eq!(tally.take(at(5)).rows.len(), 0);
         tally.note(TenantId(1), at(5), one);
         let taken = tally.take(at(5));
-        assert_eq!(taken[0].what.get(Figure::Accepted), 2);
-        tally.put_back(&taken);
-        assert_eq!(tally.take(at(9)), taken, "what was not written down stays");
+        assert_eq!(taken.rows[0].what.get(Figure::Accepted), 2);
+        assert_eq!(taken.grown, [(TenantId(1), Figure::Accepted, 1)]);
+        tally.put_back(&taken.rows);
+        let again = tally.take(at(9));
+        assert_eq!(again.rows, taken.rows, "what was not written down stays");
+        assert!(again.grown.is_empty(), "and is not counted twice");
         tally.take(at(9));
         assert!(tally.minutes.lock().is_empty());
     }
@@ -122,7 +140,7 @@ mod tests {
         for tenant in 1..=20_000 {
             tally.note(TenantId(tenant), at(5), one);
         }
-        let taken = tally.take(at(5));
+        let taken = tally.take(at(5)).rows;
         assert_eq!(taken.len(), KEPT_MAX + 1);
         assert_eq!(taken[0].tenant, OTHERS);
         assert_eq!(taken.iter().map(|row| row.what.get(Figure::Accepted)).sum::<u64>(), 20_000);

@@ -14,20 +14,19 @@ use wakepost_domain::alert::{
 use wakepost_domain::circuit::CircuitState;
 use wakepost_domain::figures::{Figure, Figures, minute};
 use wakepost_domain::receipt::{Class, Compared};
-use wakepost_domain::work::{State, WorkKind};
+use wakepost_domain::work::WorkKind;
 use wakepost_domain::{AlertId, SourceId, TenantId, Timestamp, limits};
 use wakepost_store::Result;
 use wakepost_store::moves::{Alert, DeadFilter, Page, Untold};
 
 use crate::context::Context;
 use crate::publishing;
+use crate::telemetry::metrics::Metrics;
 
 /// How many tenants are looked at in a minute.
 const TENANTS_MAX: u32 = 1000;
 /// How many firing alerts are looked at.
 const FIRING_MAX: u32 = 10_000;
-/// How many of a tenant's live items are looked at, the oldest ones.
-const LOOK_MAX: u32 = 20_000;
 /// In how many minutes dead letters of one source are counted together.
 const SOURCE_MINUTES: i64 = 10;
 /// How many dead letters, and how many repeats, are looked at one by one.
@@ -117,12 +116,12 @@ async fn evidence(context: &Context, tenant: TenantId, now: Timestamp) -> Result
         true => store.dead_letter_errors(tenant, ERRORS_LOOK, ERRORS_TOLD).await?,
         false => Vec::new(),
     };
-    let live = store.live_work(tenant, LOOK_MAX).await?;
-    let retrying = live.lanes.iter().filter(|count| count.state == State::Retrying);
+    // As some node saw it last, at most two minutes ago.
+    let samples = store.samples(tenant, this - 2, this + 1).await?;
     Ok(Evidence {
         dead_letters: standing.dead_letters,
         errors,
-        retrying: retrying.map(|count| count.count.unsigned_abs()).sum(),
+        retrying: samples.last().map_or(0, |(_, sample)| sample.retrying),
         webhooks: webhooks(context, tenant, now).await?,
         sources: sources(context, tenant, now, &figures).await?,
         suspicious: suspicious(context, tenant, now, &figures).await?,
@@ -311,6 +310,7 @@ async fn tell_all(context: &Arc<Context>) -> Result<()> {
 async fn tell(context: &Arc<Context>, alert: &Alert, word: &'static str) -> Result<()> {
     let Some(tenant) = context.directory.tenant(alert.tenant).await? else { return Ok(()) };
     let (id, kind) = (alert.id, alert.kind.as_str());
+    Metrics::count(&context.metrics.alerts, word);
     tracing::warn!(
         tenant = tenant.slug,
         alert_id = %id,

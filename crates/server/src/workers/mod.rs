@@ -25,6 +25,7 @@ use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
 use crate::context::Context;
+use crate::telemetry::traces;
 
 /// Starts the loops. They end when the server is asked to stop; pushed runs get their grace.
 pub fn start(context: &Arc<Context>, tracker: &TaskTracker) {
@@ -45,6 +46,7 @@ pub fn start(context: &Arc<Context>, tracker: &TaskTracker) {
     every(context, tracker, series::SAMPLE_PERIOD, series::sample_tick);
     tracker.spawn(push::run(context.clone(), tracker.clone()));
     tracker.spawn(rests::run(context.clone()));
+    tracker.spawn(traces::run(context.clone()));
     tracker.spawn(fire::run(context.clone(), tracker.clone()));
 }
 

@@ -9,6 +9,7 @@ use wakepost_store::vault::Sealed;
 use crate::context::Context;
 use crate::executors;
 use crate::queue::{Pushed, Rule};
+use crate::telemetry::story;
 
 /// How often it looks without having been told: the net under lost hints.
 const SAFETY_POLL: Duration = Duration::from_secs(1);
@@ -53,7 +54,8 @@ async fn start_ready(
     let places = |lane, rule: &Rule| context.places.free_for(lane, rule);
     let claimed = context.queue.claim_pushed(worker, room, &places).await?;
     let any = !claimed.is_empty();
-    context.metrics.claimed.inc_by(claimed.len() as u64);
+    context.metrics.started(claimed.iter().map(|item| &item.0));
+    story::leased(context, claimed.iter().map(|item| &item.0)).await;
     let bodies = executors::bodies(context, &claimed).await;
     for item in claimed {
         let body = item.0.event.and_then(|event| bodies.get(&event).cloned());

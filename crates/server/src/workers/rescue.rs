@@ -140,7 +140,8 @@ async fn end_together(context: &Arc<Context>, expired: Vec<Expired>) -> (usize, 
             // Somebody else was quicker, or its worker came back in time.
             Err(StoreError::LeaseLost) => {}
             Err(error) => {
-                tracing::warn!(%error, "a run could not be ended; it will be tried again");
+                let run_id = run.ticket.run_id();
+                tracing::warn!(%error, %run_id, "a run could not be ended; it will be tried again");
                 failed.push(run);
             }
         }

@@ -16,7 +16,11 @@ const STEPS_MAX: usize = 500;
 pub async fn tick(context: Arc<Context>) {
     for _ in 0..STEPS_MAX {
         let before = context.config.retention.before(context.now());
-        match context.store.prune(before).await {
+        let pruned = context.store.prune(before).await;
+        if let Ok(pruned) = &pruned {
+            context.metrics.pruned.inc_by(pruned.rows);
+        }
+        match pruned {
             Ok(pruned) if pruned.more && !context.stop.is_cancelled() => {
                 tokio::time::sleep(PAUSE).await
             }

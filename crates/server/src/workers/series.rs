@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakepost_domain::figures::{Sample, minute};
-use wakepost_domain::work::State;
+use wakepost_domain::figures::{Figure, Sample, minute};
+use wakepost_domain::work::{Priority, State};
 use wakepost_domain::{TenantId, limits};
 use wakepost_store::Result;
 use wakepost_store::moves::InMinute;
 
 use crate::context::Context;
+use crate::telemetry::metrics;
+use crate::telemetry::tally::Taken;
 
 /// How often figures are written down.
 pub const FLUSH_PERIOD: Duration = Duration::from_secs(5);
@@ -32,7 +34,8 @@ pub async fn flush_tick(context: Arc<Context>) {
 
 /// Writes down what was counted since the last time. What cannot be is kept for the next.
 pub async fn flush(context: &Context) {
-    let rows = context.tally.take(context.now());
+    let Taken { rows, grown } = context.tally.take(context.now());
+    count_by_tenant(context, grown).await;
     let mut left = rows.as_slice();
     while !left.is_empty() {
         let (some, rest) = left.split_at(left.len().min(ROWS_MAX));
@@ -45,9 +48,45 @@ pub async fn flush(context: &Context) {
     }
 }
 
+/// Counts in the metrics what grew, for whom.
+async fn count_by_tenant(context: &Context, grown: Vec<(TenantId, Figure, u64)>) {
+    let named_max = context.config.metrics_tenants_max;
+    for (tenant, figure, more) in grown {
+        let tenant = context.directory.tenant(tenant).await.ok().flatten();
+        let slug = tenant.as_ref().map_or("other", |tenant| &tenant.slug);
+        context.metrics.figure(slug, figure, more, named_max);
+    }
+}
+
+/// Shows in the metrics how queues stood when some node looked last.
+async fn show_latest(context: &Context) -> Result<()> {
+    let now = context.store.now().await?;
+    let samples = context.store.latest_samples(minute(now) - 2).await?;
+    let mut open = 0;
+    let mut sums = [(0u64, 0u64); 3];
+    for sample in samples {
+        open += sample.open_circuits;
+        for (place, (depth, age)) in sums.iter_mut().enumerate() {
+            *depth += sample.queue[place];
+            *age = (*age).max(sample.oldest_age_s[place].unwrap_or_default());
+        }
+    }
+    for (priority, (depth, age)) in Priority::ALL.into_iter().zip(sums) {
+        let labels = metrics::Priority { priority: priority.as_str() };
+        context.metrics.queue.get_or_create(&labels).set(depth as i64);
+        context.metrics.queue_age.get_or_create(&labels).set(age as i64);
+    }
+    context.metrics.open_circuits.set(open as i64);
+    Ok(())
+}
+
 /// Looks how queues stand, if no node did in this minute.
 pub async fn sample_tick(context: Arc<Context>) {
-    if let Err(error) = sample(&context).await {
+    let looked = async {
+        sample(&context).await?;
+        show_latest(&context).await
+    };
+    if let Err(error) = looked.await {
         tracing::debug!(%error, "queues could not be looked at; it will be tried again");
     }
 }

@@ -1,5 +1,7 @@
 //! The end of a run: what follows is decided by the domain, done by the store, and told to the queue.
 
+use std::time::Instant;
+
 use wakepost_domain::backoff::Backoff;
 use wakepost_domain::figures::Figure;
 use wakepost_domain::lane::LaneId;
@@ -7,12 +9,13 @@ use wakepost_domain::lease::Ticket;
 use wakepost_domain::run::RunOutcome;
 use wakepost_domain::transition::{self, Ending};
 use wakepost_domain::work::{State, WorkKind};
-use wakepost_domain::{SourceId, TenantId};
+use wakepost_domain::{SourceId, TenantId, Timestamp};
 use wakepost_store::Result;
 use wakepost_store::moves::{Evidence, Expanded, Guard, NewWork, Settle, Settled};
 
 use crate::context::Context;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Kind, KindState};
+use crate::telemetry::story;
 
 /// A run that came to its end.
 #[derive(Debug)]
@@ -74,7 +77,9 @@ pub async fn settle_decided(context: &Context, batch: Vec<Settle>) -> Vec<Result
     let follow_ups: Vec<Option<LaneId>> =
         batch.iter().map(|item| item.follow_up.as_ref().map(|next| next.lane)).collect();
     let runs: Vec<Run> = batch.iter().map(Run::of).collect();
+    let began = Instant::now();
     let settled = context.store.settle(batch).await;
+    context.metrics.stored("settle", began.elapsed());
     count(context, &runs, &settled).await;
     let mut lanes = Vec::new();
     let mut tenants = Vec::new();
@@ -109,6 +114,7 @@ pub async fn settle_decided(context: &Context, batch: Vec<Settle>) -> Vec<Result
 /// What is counted of a run.
 struct Run {
     tenant: TenantId,
+    ticket: Ticket,
     is_first: bool,
     outcome: RunOutcome,
     /// It was only to see whether its receiver is back: that counts towards nothing.
@@ -120,6 +126,7 @@ impl Run {
         let Settle { ticket, settlement, .. } = settle;
         Run {
             tenant: ticket.tenant,
+            ticket: *ticket,
             is_first: ticket.attempt <= 1,
             outcome: settlement.outcome,
             is_probe: settlement.give_back && settlement.outcome == RunOutcome::Failed,
@@ -141,9 +148,10 @@ async fn count(context: &Context, runs: &[Run], settled: &[Result<Settled>]) {
     lanes.sort_unstable_by_key(|lane| lane.id);
     let now = context.now();
     for (run, settled) in ended() {
-        Metrics::count(&context.metrics.runs, settled.state.as_str());
         let place = lanes.binary_search_by_key(&settled.lane, |lane| lane.id);
         let Ok(lane) = place.map(|place| &lanes[place]) else { continue };
+        measure(context, run, lane.key.kind, settled.state, now);
+        story::ended(context, &run.ticket, lane.key.kind, settled.state).await;
         let (succeeded, failed, dead) = match lane.key.kind {
             WorkKind::Job => (Figure::JobsSucceeded, Figure::JobsFailed, Figure::JobsDead),
             WorkKind::Delivery => {
@@ -168,6 +176,18 @@ async fn count(context: &Context, runs: &[Run], settled: &[Result<Settled>]) {
             figures.count(Figure::FirstAttemptsSucceeded, u64::from(taken));
         });
     }
+}
+
+fn measure(context: &Context, run: &Run, kind: WorkKind, state: State, now: Timestamp) {
+    let (metrics, kind) = (&context.metrics, kind.as_str());
+    metrics.runs.get_or_create(&KindState { kind, state: state.as_str() }).inc();
+    let took = now.since(run.ticket.started_at).as_secs_f64();
+    metrics.run_seconds.get_or_create(&Kind { kind }).observe(took);
+    match state {
+        State::Retrying => metrics.retries.get_or_create(&Kind { kind }).inc(),
+        State::DeadLetter => metrics.dead_letters.get_or_create(&Kind { kind }).inc(),
+        _ => 0,
+    };
 }
 
 /// The rules for a failed item are its lane's; without them, the usual ones.

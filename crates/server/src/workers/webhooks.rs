@@ -31,7 +31,7 @@ pub async fn tick(context: Arc<Context>) {
         let id = record.id;
         // One that cannot be dealt with must not keep the others from it.
         if let Err(error) = one(&context, record).await {
-            tracing::warn!(%error, webhook = %id, "a webhook could not be looked after; it will be tried again");
+            tracing::warn!(%error, webhook_id = %id, "a webhook could not be looked after; it will be tried again");
         }
     }
 }

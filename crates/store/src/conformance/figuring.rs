@@ -62,6 +62,10 @@ pub async fn a_sample_takes_the_place_of_the_one_before(harness: &impl Harness) 
     }
     let read = world.other.samples(TENANT, 100, 102).await.unwrap();
     assert_eq!(read, [(100, waiting(4)), (101, waiting(1))]);
+    let theirs = world.tenant("theirs").await;
+    world.store.keep_samples(vec![of(theirs, 101, waiting(1))]).await.unwrap();
+    assert_eq!(world.other.latest_samples(90).await.unwrap(), [waiting(1), waiting(1)]);
+    assert_eq!(world.other.latest_samples(102).await.unwrap(), []);
 }
 
 pub async fn figures_of_other_tenants_and_times_are_left_out(harness: &impl Harness) {

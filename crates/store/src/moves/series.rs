@@ -44,6 +44,9 @@ pub trait Series {
     /// How a tenant's queue stood, oldest first. `until` is the first minute that is left out.
     async fn samples(&self, tenant: TenantId, from: i64, until: i64) -> Result<Vec<(i64, Sample)>>;
 
+    /// How all tenants' queues stood when they were looked at last, unless that was before a minute.
+    async fn latest_samples(&self, since: i64) -> Result<Vec<Sample>>;
+
     /// Tenants that have live work, dead letters that nobody dealt with, or figures since a minute; by id.
     async fn busy_tenants(&self, since: i64, limit: u32) -> Result<Vec<TenantId>>;
 

@@ -83,6 +83,9 @@ pub trait Upkeep {
     /// Whether the database answers, and is writable.
     async fn ping(&self) -> Result<()>;
 
+    /// How many moves of this node wait for the database or are under way.
+    fn waiting(&self) -> usize;
+
     /// The time by which leases and due times go.
     async fn now(&self) -> Result<Timestamp>;
 

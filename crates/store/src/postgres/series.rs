@@ -76,6 +76,13 @@ impl Series for Postgres {
         rows.iter().map(|row| Ok((get(row, 0)?, json(row, 1)?))).collect()
     }
 
+    async fn latest_samples(&self, since: i64) -> Result<Vec<Sample>> {
+        let client = self.cool().await?;
+        let sql = "SELECT sample FROM samples
+                   WHERE minute = (SELECT max(minute) FROM samples WHERE minute >= $1::bigint)";
+        query(&client, sql, &[&since]).await?.iter().map(|row| json(row, 0)).collect()
+    }
+
     async fn busy_tenants(&self, since: i64, limit: u32) -> Result<Vec<TenantId>> {
         let client = self.cool().await?;
         // One step along an index a tenant, however much it has.

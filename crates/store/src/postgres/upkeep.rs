@@ -29,6 +29,10 @@ impl Upkeep for Postgres {
         }
     }
 
+    fn waiting(&self) -> usize {
+        self.inner.admission.inside()
+    }
+
     async fn now(&self) -> Result<Timestamp> {
         time(&self.cool().await?.query_one("SELECT wakepost_now()", &[]).await?, 0)
     }

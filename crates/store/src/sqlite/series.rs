@@ -88,6 +88,20 @@ impl Series for Sqlite {
             .await
     }
 
+    async fn latest_samples(&self, since: i64) -> Result<Vec<Sample>> {
+        self.readers
+            .read(move |connection, _| {
+                let mut select = connection
+                    .prepare_cached(
+                        "SELECT sample FROM samples
+                         WHERE minute = (SELECT max(minute) FROM samples WHERE minute >= ?1)",
+                    )
+                    .map_err(unavailable)?;
+                collect(select.query_map([since], |row| json(row, 0)).map_err(unavailable)?)
+            })
+            .await
+    }
+
     async fn busy_tenants(&self, since: i64, limit: u32) -> Result<Vec<TenantId>> {
         self.readers
             .read(move |connection, _| {

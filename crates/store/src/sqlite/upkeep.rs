@@ -26,6 +26,10 @@ impl Upkeep for Sqlite {
         .await
     }
 
+    fn waiting(&self) -> usize {
+        self.admission.inside()
+    }
+
     async fn now(&self) -> Result<Timestamp> {
         self.readers.read(|_, now| Ok(now)).await
     }
