@@ -8,6 +8,7 @@ use xtask::process::{self, cargo, cargo_has};
 use super::addresses::Addresses;
 use super::browser::Browser;
 use super::crash::Crash;
+use super::deploy_check::DeployCheck;
 use super::powercut::Powercut;
 use super::schema_check::SchemaCheck;
 use super::sdk_check::SdkCheck;
@@ -35,6 +36,7 @@ struct Step {
 const STEPS: &[Step] = &[
     Step { name: "format", run: format },
     Step { name: "tracked files", run: tracked_files::check },
+    Step { name: "deploy", run: DeployCheck::check },
     Step { name: "dependencies", run: dependencies },
     Step { name: "lint", run: lint },
     Step { name: "documentation", run: documentation },

@@ -5,6 +5,7 @@ mod bench;
 mod browser;
 mod ci;
 mod crash;
+mod deploy_check;
 mod postgres;
 mod powercut;
 mod schema_check;
@@ -27,6 +28,7 @@ pub enum Command {
     SchemaCheck(schema_check::SchemaCheck),
     SdkCheck(sdk_check::SdkCheck),
     SdkKills(sdk_kills::SdkKills),
+    DeployCheck(deploy_check::DeployCheck),
     Postgres(postgres::Postgres),
 }
 
@@ -45,6 +47,7 @@ impl Command {
             Self::SchemaCheck(command) => command.run(),
             Self::SdkCheck(command) => command.run(),
             Self::SdkKills(command) => command.run(),
+            Self::DeployCheck(command) => command.run(),
             Self::Postgres(command) => command.run(),
         }
     }
