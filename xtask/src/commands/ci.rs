@@ -9,6 +9,7 @@ use super::addresses::Addresses;
 use super::browser::Browser;
 use super::crash::Crash;
 use super::deploy_check::DeployCheck;
+use super::newcomer::Newcomer;
 use super::powercut::Powercut;
 use super::schema_check::SchemaCheck;
 use super::sdk_check::SdkCheck;
@@ -43,6 +44,7 @@ const STEPS: &[Step] = &[
     Step { name: "vendors' SDKs", run: SdkCheck::check },
     Step { name: "tests", run: tests },
     Step { name: "description", run: SchemaCheck::short },
+    Step { name: "newcomer", run: Newcomer::short },
     Step { name: "addresses", run: Addresses::short },
     Step { name: "our SDKs", run: own_sdks::test },
     Step { name: "dashboard", run: Browser::check },

@@ -6,6 +6,7 @@ mod browser;
 mod ci;
 mod crash;
 mod deploy_check;
+mod newcomer;
 mod postgres;
 mod powercut;
 mod schema_check;
@@ -29,6 +30,7 @@ pub enum Command {
     SdkCheck(sdk_check::SdkCheck),
     SdkKills(sdk_kills::SdkKills),
     DeployCheck(deploy_check::DeployCheck),
+    Newcomer(newcomer::Newcomer),
     Postgres(postgres::Postgres),
 }
 
@@ -48,6 +50,7 @@ impl Command {
             Self::SdkCheck(command) => command.run(),
             Self::SdkKills(command) => command.run(),
             Self::DeployCheck(command) => command.run(),
+            Self::Newcomer(command) => command.run(),
             Self::Postgres(command) => command.run(),
         }
     }
