@@ -36,7 +36,11 @@ class Calls(BaseHTTPRequestHandler):
     def answer(self, body):
         number = len(answers) + 1
         if self.path.startswith("/api/chat."):
-            answer = {"ok": True, "channel": body.get("channel"), "ts": body.get("ts", "1763449200.000900")}
+            answer = {
+                "ok": True,
+                "channel": body.get("channel"),
+                "ts": body.get("ts", "1763449200.000900"),
+            }
         elif self.path == "/v1/refunds":
             answer = {"id": f"re_{number}", "object": "refund", "status": "succeeded", **body}
         elif self.path.endswith("/labels"):
@@ -55,5 +59,6 @@ class Calls(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     port = int(sys.argv[1]) if len(sys.argv) > 1 else PORT
-    print(f"standing in on http://127.0.0.1:{port}", flush=True)
-    ThreadingHTTPServer(("127.0.0.1", port), Calls).serve_forever()
+    server = ThreadingHTTPServer(("127.0.0.1", port), Calls)
+    print(f"standing in on http://127.0.0.1:{server.server_port}", flush=True)
+    server.serve_forever()

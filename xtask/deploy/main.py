@@ -40,9 +40,17 @@ def run(*words, stdin=None, environment=None):
     """Runs a program; anything but success is a failure of the check."""
     words = [str(word) for word in words]
     done = subprocess.run(
-        words, input=stdin, text=True, capture_output=True, timeout=60, env=environment and {**os.environ, **environment}
+        words,
+        input=stdin,
+        check=False,
+        text=True,
+        capture_output=True,
+        timeout=60,
+        env=environment and {**os.environ, **environment},
     )
-    assert done.returncode == 0, f"{Path(words[0]).name} {' '.join(words[1:3])}:\n{done.stdout}{done.stderr}"
+    assert done.returncode == 0, (
+        f"{Path(words[0]).name} {' '.join(words[1:3])}:\n{done.stdout}{done.stderr}"
+    )
     return done.stdout
 
 
@@ -85,7 +93,9 @@ def check_variables():
                 named.setdefault(name, file)
     # What clients read.
     known |= {"WAKEPOST_KEY", "WAKEPOST_URL"}
-    unknown = {name: str(file.relative_to(ROOT)) for name, file in named.items() if name not in known}
+    unknown = {
+        name: str(file.relative_to(ROOT)) for name, file in named.items() if name not in known
+    }
     assert not unknown, f"settings.md does not tell of {unknown}"
     return f"{len(named)} names"
 
@@ -97,7 +107,13 @@ def check_unit():
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "wakepost.service"
         file.write_text(text)
-        said = subprocess.run(["systemd-analyze", "verify", str(file)], capture_output=True, text=True, timeout=60)
+        said = subprocess.run(
+            ["systemd-analyze", "verify", str(file)],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         # It also tells of other units of this machine.
         ours = [line for line in said.stderr.splitlines() if "wakepost" in line]
         assert not ours, "\n".join(ours)
@@ -112,11 +128,15 @@ def check_image():
     tool("hadolint", "--failure-threshold", "info", dockerfile)
     manifest = (ROOT / "Cargo.toml").read_text()
     rust = re.search(r'^rust-version = "([^"]+)"', manifest, re.M)[1]
-    assert f"FROM rust:{rust}-" in dockerfile.read_text(), f"the image is not built with Rust {rust}"
+    assert f"FROM rust:{rust}-" in dockerfile.read_text(), (
+        f"the image is not built with Rust {rust}"
+    )
     let_in = (ROOT / ".dockerignore").read_text().splitlines()
     members = re.search(r"^members = \[(.*)\]$", manifest, re.M)[1]
     for member in re.findall(r'"([a-z]+)', members):
-        assert f"!{member}" in let_in, f".dockerignore keeps out {member}, a member of the workspace"
+        assert f"!{member}" in let_in, (
+            f".dockerignore keeps out {member}, a member of the workspace"
+        )
     return "linted"
 
 
@@ -125,13 +145,19 @@ def check_compose():
     module("check_jsonschema", "--builtin-schema", "vendor.compose-spec", file)
     services = yaml.safe_load(file.read_text())["services"]
     example = (DEPLOY / "compose.env.example").read_text()
-    for name, value in services["wakepost"]["environment"].items() | services["postgres"]["environment"].items():
+    for name, value in (
+        services["wakepost"]["environment"].items() | services["postgres"]["environment"].items()
+    ):
         if re.search("PASSWORD|KEY|URL$", name):
             assert ":?" in value, f"{name} has a default"
     for name in set(re.findall(r"\$\{([A-Z_]+):\?", file.read_text())):
-        assert re.search(rf"^{name}=$", example, re.M), f"compose.env.example does not ask for {name}"
+        assert re.search(rf"^{name}=$", example, re.M), (
+            f"compose.env.example does not ask for {name}"
+        )
     stop = services["wakepost"]["stop_grace_period"]
-    assert stop == f"{stop_time_s()}s", f"stop_grace_period is {stop}, and a stop may take {stop_time_s()} s"
+    assert stop == f"{stop_time_s()}s", (
+        f"stop_grace_period is {stop}, and a stop may take {stop_time_s()} s"
+    )
     return "fits the Compose specification"
 
 
@@ -140,7 +166,11 @@ def check_chart():
     count = 0
     with tempfile.TemporaryDirectory() as directory:
         # helm keeps its own state elsewhere than in somebody's home.
-        own = {"HELM_CACHE_HOME": directory, "HELM_CONFIG_HOME": directory, "HELM_DATA_HOME": directory}
+        own = {
+            "HELM_CACHE_HOME": directory,
+            "HELM_CONFIG_HOME": directory,
+            "HELM_DATA_HOME": directory,
+        }
         for values in shapes:
             tool("helm", "lint", "--strict", CHART, "-f", values, environment=own)
             text = tool("helm", "template", "shop", CHART, "-f", values, environment=own)
@@ -150,12 +180,26 @@ def check_chart():
                 module("kubernetes_validate", "--strict", "--no-warn", "-k", version, rendered)
             objects = [thing for thing in yaml.safe_load_all(text) if thing]
             count += len(objects)
-            pods = [thing["spec"]["template"]["spec"] for thing in objects if "template" in thing.get("spec", {})]
+            pods = [
+                thing["spec"]["template"]["spec"]
+                for thing in objects
+                if "template" in thing.get("spec", {})
+            ]
             assert len(pods) == 1, f"{values.name} makes {len(pods)} kinds of pods"
             check_pod(pods[0])
         for missing in ("existingSecret", "publicUrl"):
             try:
-                tool("helm", "template", "shop", CHART, "-f", shapes[0], "--set", f"{missing}=", environment=own)
+                tool(
+                    "helm",
+                    "template",
+                    "shop",
+                    CHART,
+                    "-f",
+                    shapes[0],
+                    "--set",
+                    f"{missing}=",
+                    environment=own,
+                )
             except AssertionError:
                 continue
             raise AssertionError(f"the chart is content without {missing}")
@@ -170,13 +214,21 @@ def check_pod(pod):
     assert container["securityContext"]["readOnlyRootFilesystem"], "the root is not read-only"
     paths = {mount["name"] for mount in container["volumeMounts"]}
     assert {"data", "tmp"} <= paths, "the root is read-only, so data and tmp need volumes"
-    grace = next(int(entry["value"]) for entry in container["env"] if entry["name"] == "WAKEPOST_SHUTDOWN_GRACE_S")
+    grace = next(
+        int(entry["value"])
+        for entry in container["env"]
+        if entry["name"] == "WAKEPOST_SHUTDOWN_GRACE_S"
+    )
     pause = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
     needed = pause + 2 * grace + STOP_MARGIN_S
     given = pod["terminationGracePeriodSeconds"]
-    assert given >= needed, f"terminationGracePeriodSeconds is {given}, and a stop may take {needed} s"
+    assert given >= needed, (
+        f"terminationGracePeriodSeconds is {given}, and a stop may take {needed} s"
+    )
     for entry in container["env"]:
-        assert not re.search("KEY|DATABASE_URL", entry["name"]) or "valueFrom" in entry, f"{entry['name']} is no reference"
+        assert not re.search("KEY|DATABASE_URL", entry["name"]) or "valueFrom" in entry, (
+            f"{entry['name']} is no reference"
+        )
 
 
 def check_rules():
@@ -196,14 +248,18 @@ def check_board():
         assert panel["id"] not in ids, f"two panels have the id {panel['id']}"
         ids.add(panel["id"])
         at = panel["gridPos"]
-        for cell in ((x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])):
+        for cell in (
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        ):
             assert cell not in taken and cell[0] < 24, f"{panel['title']} does not fit in"
             taken[cell] = panel
         queries += [target["expr"] for target in panel.get("targets", [])]
     rules = []
     for number, query in enumerate(queries):
-        query = query.replace("$__rate_interval", "5m").replace("$instance", ".*")
-        rules.append({"record": f"board:{number}", "expr": query})
+        plain = query.replace("$__rate_interval", "5m").replace("$instance", ".*")
+        rules.append({"record": f"board:{number}", "expr": plain})
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "board.yaml"
         file.write_text(yaml.safe_dump({"groups": [{"name": "board", "rules": rules}]}))
@@ -220,7 +276,9 @@ def check_metrics():
     named = set(re.findall(r"\bwakepost_[a-z0-9_]+", text))
     known = set(re.findall(r"\bwakepost_[a-z0-9_]+", page))
     of_histogram = re.compile(r"_(bucket|sum|count)$")
-    unknown = {name for name in named if name not in known and of_histogram.sub("", name) not in known}
+    unknown = {
+        name for name in named if name not in known and of_histogram.sub("", name) not in known
+    }
     assert not unknown, f"metrics.md does not tell of {', '.join(sorted(unknown))}"
     return f"{len(named)} names"
 

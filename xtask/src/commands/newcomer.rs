@@ -60,9 +60,13 @@ impl Newcomer {
         let commands = commands(&readme, "See it");
         let clone = commands.first().context("the README has no first command")?;
         ensure!(clone.contains(REPOSITORY), "the first command clones something else: {clone}");
-        let ours = clone.replace(REPOSITORY, &format!("'{}'", workspace::root().display()));
-        let shell = format!("{ours} >&2 && pwd");
-        let out = Command::new("sh").args(["-c", &shell]).current_dir(&temporary).output()?;
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{clone} >&2 && pwd")]).current_dir(&temporary);
+        // The command as it stands, with Git taking this repository for the one that it names.
+        let instead = format!("url.{}.insteadOf", workspace::root().display());
+        let settings = [("COUNT", "1"), ("KEY_0", instead.as_str()), ("VALUE_0", REPOSITORY)];
+        shell.envs(settings.map(|(name, value)| (format!("GIT_CONFIG_{name}"), value)));
+        let out = shell.output().with_context(|| format!("running `{clone}`"))?;
         ensure!(out.status.success(), "`{clone}`: {}", String::from_utf8_lossy(&out.stderr));
         let directory = PathBuf::from(String::from_utf8(out.stdout)?.trim());
         let target = self.target_dir.unwrap_or_else(|| directory.join("target"));
