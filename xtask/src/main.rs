@@ -9,6 +9,7 @@ mod asked;
 mod commands;
 mod database;
 mod languages;
+mod links;
 mod own_sdks;
 mod pinned;
 mod sdk_check;

@@ -15,7 +15,7 @@ use super::schema_check::SchemaCheck;
 use super::sdk_check::SdkCheck;
 use super::storm::Storm;
 use super::test::run_tests_with;
-use crate::{own_sdks, tracked_files};
+use crate::{links, own_sdks, tracked_files};
 
 /// Run everything a change must pass.
 ///
@@ -37,6 +37,7 @@ struct Step {
 const STEPS: &[Step] = &[
     Step { name: "format", run: format },
     Step { name: "tracked files", run: tracked_files::check },
+    Step { name: "links", run: links::check },
     Step { name: "deploy", run: DeployCheck::check },
     Step { name: "dependencies", run: dependencies },
     Step { name: "lint", run: lint },
