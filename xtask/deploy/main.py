@@ -134,9 +134,13 @@ def check_image():
     let_in = (ROOT / ".dockerignore").read_text().splitlines()
     members = re.search(r"^members = \[(.*)\]$", manifest, re.M)[1]
     for member in re.findall(r'"([a-z]+)', members):
-        assert f"!{member}" in let_in, (
-            f".dockerignore keeps out {member}, a member of the workspace"
-        )
+        assert f"!{member}" in let_in, f".dockerignore keeps out {member}, a part of the workspace"
+    kept = [ROOT / line[1:] for line in let_in if line.startswith("!")]
+    for file in (ROOT / "crates").rglob("*.rs"):
+        for name in re.findall(r'include_(?:str|bytes)!\(\s*"([^"]+)"', file.read_text()):
+            path = Path(os.path.normpath(file.parent / name))
+            let = any(path.is_relative_to(place) for place in kept)
+            assert let, f".dockerignore keeps out {path.relative_to(ROOT)}, a part of {file.name}"
     return "linted"
 
 
