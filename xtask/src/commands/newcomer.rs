@@ -149,16 +149,12 @@ impl Running {
         let shown = command.to_owned();
         let mut shell = Command::new("sh");
         shell.args(["-c", &place.here(command)]).current_dir(&place.directory).process_group(0);
+        // Nothing of this machine's own set-up; and `cargo run` sets some that build scripts would notice.
+        let others = ["WAKEPOST_", "DATABASE_URL", "CARGO_PKG_", "CARGO_MANIFEST_"];
         for (name, _) in std::env::vars_os() {
-            // Nothing of this machine's own set-up; `cargo run` sets some that build scripts would notice.
-            let name = name.to_string_lossy().into_owned();
-            if name.starts_with("WAKEPOST_") || name.starts_with("CARGO_") || name == "DATABASE_URL"
-            {
+            if others.iter().any(|start| name.to_string_lossy().starts_with(start)) {
                 shell.env_remove(name);
             }
-        }
-        if let Some(home) = std::env::var_os("CARGO_HOME") {
-            shell.env("CARGO_HOME", home);
         }
         shell.env("CARGO_TARGET_DIR", &place.target).envs(settings.iter().copied());
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
