@@ -48,7 +48,22 @@ impl Place {
         if self.release {
             return command.replace("target/release/", &format!("{built}/release/"));
         }
-        command.replace("--release ", "").replace("target/release/", &format!("{built}/debug/"))
+        command.replace(" --release", "").replace("target/release/", &format!("{built}/debug/"))
+    }
+
+    /// A shell that is to run the README's command here.
+    fn shell(&self, command: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &self.here(command)]).current_dir(&self.directory);
+        // Nothing of this machine's own set-up; and `cargo run` sets some that build scripts would notice.
+        let others = ["WAKEPOST_", "DATABASE_URL", "CARGO_PKG_", "CARGO_MANIFEST_"];
+        for (name, _) in std::env::vars_os() {
+            if others.iter().any(|start| name.to_string_lossy().starts_with(start)) {
+                shell.env_remove(name);
+            }
+        }
+        shell.env("CARGO_TARGET_DIR", &self.target);
+        shell
     }
 }
 
@@ -71,8 +86,9 @@ impl Newcomer {
         let directory = PathBuf::from(String::from_utf8(out.stdout)?.trim());
         let target = self.target_dir.unwrap_or_else(|| directory.join("target"));
         let place = Place { directory, target: std::path::absolute(target)?, release: !self.debug };
+        // What the first section needs; the rest is for its own commands to build.
         let mut build = cargo();
-        build.args(["build"]).args(place.release.then_some("--release"));
+        build.args(["build", "-p", "wakepost-server"]).args(place.release.then_some("--release"));
         build.current_dir(&place.directory).env("CARGO_TARGET_DIR", &place.target);
         process::run(&mut build)?;
         follow(&place)
@@ -113,7 +129,10 @@ fn follow(place: &Place) -> anyhow::Result<()> {
 fn own_server(place: &Place, commands: &[String]) -> anyhow::Result<()> {
     let data = tempfile::tempdir().context("making a temporary directory")?;
     let data_dir = data.path().display().to_string();
-    let serve = commands.first().context("the README does not start a server")?;
+    let [build, serve, tools @ ..] = commands else {
+        bail!("the README does not build and start a server");
+    };
+    process::run(&mut place.shell(build))?;
     // A port and a directory of its own; the commands themselves stay as they are.
     let own = [("WAKEPOST_LISTEN", "127.0.0.1:0"), ("WAKEPOST_DATA_DIR", data_dir.as_str())];
     let mut server = Running::start(place, serve, &own)?;
@@ -123,7 +142,7 @@ fn own_server(place: &Place, commands: &[String]) -> anyhow::Result<()> {
     let told = [("WAKEPOST_KEY", key.as_str()), ("WAKEPOST_URL", url.as_str())];
     // The next ones have ids in them that nobody can know before.
     let tools: Vec<&String> =
-        commands[1..].iter().take_while(|line| line.starts_with("target/release/")).collect();
+        tools.iter().take_while(|line| line.starts_with("target/release/")).collect();
     let mut said = String::new();
     for command in &tools {
         let mut running = Running::start(place, command, &told)?;
@@ -131,7 +150,7 @@ fn own_server(place: &Place, commands: &[String]) -> anyhow::Result<()> {
         said = running.said.join("\n");
     }
     ensure!(said.starts_with("202 "), "no event was accepted by `{serve}`: {said}");
-    println!("{} commands to an event on a server of one's own", tools.len() + 1);
+    println!("{} commands to an event on a server of one's own", tools.len() + 2);
     Ok(())
 }
 
@@ -147,16 +166,8 @@ struct Running {
 impl Running {
     fn start(place: &Place, command: &str, settings: &[(&str, &str)]) -> anyhow::Result<Running> {
         let shown = command.to_owned();
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &place.here(command)]).current_dir(&place.directory).process_group(0);
-        // Nothing of this machine's own set-up; and `cargo run` sets some that build scripts would notice.
-        let others = ["WAKEPOST_", "DATABASE_URL", "CARGO_PKG_", "CARGO_MANIFEST_"];
-        for (name, _) in std::env::vars_os() {
-            if others.iter().any(|start| name.to_string_lossy().starts_with(start)) {
-                shell.env_remove(name);
-            }
-        }
-        shell.env("CARGO_TARGET_DIR", &place.target).envs(settings.iter().copied());
+        let mut shell = place.shell(command);
+        shell.process_group(0).envs(settings.iter().copied());
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let started = Instant::now();
         let mut child = shell.spawn().with_context(|| format!("running `{shown}`"))?;
