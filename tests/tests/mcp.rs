@@ -259,9 +259,9 @@ async fn both_ways_of_the_protocol_are_spoken_and_nothing_else(database: Databas
     let refused = send(&gateway, admin.key(), &old, &ping).await.is(400).json();
     assert_eq!(refused["error"]["code"], -32022);
     for method in [Method::GET, Method::DELETE] {
-        let answer = admin.anywhere(method.clone(), "/mcp", None).await.is(405);
+        let answer = admin.anywhere(method.clone(), "/mcp", HeaderMap::new(), None).await.is(405);
         assert_eq!(answer.header("allow"), "POST");
-        admin.without_key().anywhere(method, "/mcp", None).await.is(401);
+        admin.without_key().anywhere(method, "/mcp", HeaderMap::new(), None).await.is(401);
     }
 }
 

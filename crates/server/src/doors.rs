@@ -134,7 +134,8 @@ fn is_outside(path: &str) -> bool {
         rest == "_process-task"
             || rest.strip_suffix("/webhook").is_some_and(|platform| !platform.contains('/'))
     });
-    let signed = ["/in/", "/e/", "/p/", "/.well-known/"];
+    // The portal's pages need the dashboard's files, which tell nothing.
+    let signed = ["/in/", "/e/", "/p/", "/assets/", "/.well-known/"];
     is_probe(path) || of_platform || signed.iter().any(|prefix| path.starts_with(prefix))
 }
 

@@ -56,14 +56,14 @@ pub async fn serve(
     listener: TcpListener,
     router: Router,
     connections_max: usize,
-    connections: Gauge,
     stop: CancellationToken,
     grace: Duration,
 ) {
+    let connections = Gauge::default();
     serve_with(listener, None, router, connections_max, connections, stop, grace).await;
 }
 
-/// As [`serve`], behind TLS if there is any.
+/// As [`serve`], behind TLS if there is any, counting those that are open.
 pub async fn serve_with(
     listener: TcpListener,
     tls: Option<Arc<Tls>>,

@@ -17,8 +17,8 @@ use wakepost_domain::executor::BUDGET_S_MAX;
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN};
 use wakepost_domain::work::WorkKind as Kind;
 use wakepost_domain::{
-    access, approval, backoff, budget, circuit, cron, effect, event_type, limits, receipt, redaction, run,
-    thread, webhook, work,
+    access, approval, backoff, budget, circuit, cron, effect, event_type, limits, receipt,
+    redaction, run, thread, webhook, work,
 };
 
 macro_rules! described {

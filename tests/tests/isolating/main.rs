@@ -89,6 +89,8 @@ const ROUTES: &[(&str, &str, Need, &str)] = &[
     ("POST", "/keys", Administer, r#"{"name":"n","role":"viewer"}"#),
     ("DELETE", "/keys/{id}", Administer, ""),
     ("GET", "/stats", Read, ""),
+    ("GET", "/series", Read, ""),
+    ("GET", "/alerts", Read, ""),
     ("GET", "/providers", Read, ""),
     ("GET", "/sources", Read, ""),
     ("POST", "/sources", Configure, r#"{"provider":"github"}"#),
@@ -199,7 +201,6 @@ const OUTSIDE: &[(&str, &str, Need, &str)] = &[
     ("GET", "/in/{source_id}", Open, ""),
     ("OPTIONS", "/in/{source_id}", Open, ""),
     ("GET", "/e/{token}", Open, ""),
-    ("GET", "/p/{token}", Open, ""),
     ("GET", "/.well-known/wakepost-keys", Open, ""),
     ("GET", "/healthz", Open, ""),
     ("GET", "/readyz", Open, ""),
@@ -235,13 +236,7 @@ async fn call(api: &Api, method: &str, path: &str, body: &str) -> Answer {
     call_from(api, method, path, HeaderMap::new(), body).await
 }
 
-async fn call_from(
-    api: &Api,
-    method: &str,
-    path: &str,
-    headers: HeaderMap,
-    body: &str,
-) -> Answer {
+async fn call_from(api: &Api, method: &str, path: &str, headers: HeaderMap, body: &str) -> Answer {
     let body: Option<Value> = serde_json::from_str(body).ok();
     // One look, and no more.
     let is_stream = path.ends_with("/inbox/stream")
@@ -427,8 +422,11 @@ async fn what_is_wrong_is_told_in_one_order_everywhere(database: Database) {
     for (_, path, need, _) in routes().filter(|(_, path, ..)| path.starts_with("/api/")) {
         let path = nowhere(&path);
         let caller = admin.without_key();
-        caller.anywhere(Method::TRACE, &path, None).await.refuses(401, "unauthorized");
-        let answer = admin.anywhere(Method::TRACE, &path, None).await;
+        caller
+            .anywhere(Method::TRACE, &path, HeaderMap::new(), None)
+            .await
+            .refuses(401, "unauthorized");
+        let answer = admin.anywhere(Method::TRACE, &path, HeaderMap::new(), None).await;
         assert_eq!(answer.status, 405, "{path} {need:?}");
     }
 }

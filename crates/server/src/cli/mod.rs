@@ -2,12 +2,12 @@
 
 mod backup;
 mod config;
+mod describe;
 mod doctor;
 mod dump;
 mod findings;
 mod manifest;
 mod master_key;
-mod describe;
 mod migrate;
 mod progress;
 mod restore;

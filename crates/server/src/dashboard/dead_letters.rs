@@ -65,12 +65,9 @@ pub async fn list(desk: Desk) -> Result<Response, Trouble> {
     let with = |name: &str, value: &str| address(&desk, &asked, name, value);
     let mut chips =
         vec![Chip { label: "all".to_owned(), to: with("kind", ""), on: kind.is_empty() }];
-    let plural = |kind: &str| {
-        if kind.ends_with('y') {
-            format!("{}ies", &kind[..kind.len() - 1])
-        } else {
-            format!("{kind}s")
-        }
+    let plural = |kind: &str| match kind.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{kind}s"),
     };
     chips.extend(KINDS.iter().map(|each| Chip {
         label: plural(each),

@@ -52,6 +52,10 @@ impl FromRequestParts<Arc<Dashboard>> for Desk {
         let Some(session) = session::of(&dashboard.context, parts).await else {
             return Err(session::instead(&parts.headers, &parts.uri));
         };
+        // A page is one call of its key, whatever it asks the API.
+        session.caller.pace(&dashboard.context).map_err(|error| {
+            refused(error.status(), "this key makes too many calls: wait a moment")
+        })?;
         if let Some(key) = session.caller.key {
             dashboard.context.key_used(key);
         }

@@ -118,7 +118,7 @@ const RUNS: Needed = Needed {
 /// of a slice. Effects stay as long as any item that shares them, so that no replay can repeat one; what a
 /// job left behind stays as long as its row, which may be until the end of its week.
 type Slice = (&'static str, fn(&PruneBefore) -> Timestamp);
-const SLICES: [Slice; 10] = [
+const SLICES: [Slice; 11] = [
     (
         "DELETE FROM work_done_rest WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM work_done_rest WHERE id < $1::uuid AND state <> 8

@@ -44,7 +44,7 @@ macro_rules! needed {
 
 /// Events of live work and of kept dead letters stay, with their bodies; effects stay as long as any item that shares them, so
 /// that no replay can repeat one.
-const SLICES: [Slice; 11] = [
+const SLICES: [Slice; 12] = [
     Slice {
         find: concat!(
             "SELECT e.id FROM bodies e WHERE e.id < ?1 AND NOT ",

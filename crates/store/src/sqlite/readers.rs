@@ -55,7 +55,8 @@ impl Readers {
                 Some(connection) => connection,
                 None => readers.connect()?,
             };
-            let answer = query(&connection, readers.clock.now());
+            let answer =
+                at_one_moment(&connection, |snapshot| query(snapshot, readers.clock.now()));
             // After a failure the connection may be stale: the next reader opens a fresh one.
             if !matches!(answer, Err(StoreError::Unavailable(_))) {
                 readers.idle.lock().push(connection);
@@ -76,4 +77,12 @@ impl Readers {
         connection.set_prepared_statement_cache_capacity(64);
         Ok(connection)
     }
+}
+/// All that a query reads is of one moment: an item that ends meanwhile is not seen in both of its tables.
+fn at_one_moment<T>(
+    connection: &Connection,
+    query: impl FnOnce(&Connection) -> Result<T>,
+) -> Result<T> {
+    let snapshot = connection.unchecked_transaction().map_err(unavailable)?;
+    query(&snapshot)
 }

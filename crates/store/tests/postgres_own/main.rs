@@ -315,13 +315,26 @@ async fn dropping_a_week_spares_the_bodies_of_live_work_and_of_dead_letters() {
         3
     );
     // They ended now, and stay. Had they ended then, everything goes, but for the runs of unfinished work.
-    let all = PruneBefore { bodies: cut, events: cut, runs: cut, dead_letters: cut, receipts: cut, figures: cut };
+    let all = PruneBefore {
+        bodies: cut,
+        events: cut,
+        runs: cut,
+        dead_letters: cut,
+        receipts: cut,
+        figures: cut,
+    };
     while store.prune(all).await.unwrap().more {}
     assert_eq!(count(&raw, "SELECT count(*) FROM work_done").await, 2);
     let moved = format!("UPDATE work_done SET finished_at = {}", long_ago.as_millis());
     raw.batch_execute(&moved).await.unwrap();
-    let before =
-        PruneBefore { bodies: cut, events: cut, runs: cut, dead_letters: cut, receipts: cut, figures: cut };
+    let before = PruneBefore {
+        bodies: cut,
+        events: cut,
+        runs: cut,
+        dead_letters: cut,
+        receipts: cut,
+        figures: cut,
+    };
     // What dead letters kept goes after them.
     for _ in 0..2 {
         while store.prune(before).await.unwrap().more {}
@@ -397,8 +410,14 @@ async fn a_week_with_much_to_keep_is_thinned_where_it_stands() {
     .await
     .unwrap();
     let cut = now.before(20 * DAY);
-    let before =
-        PruneBefore { bodies: cut, events: cut, runs: cut, dead_letters: cut, receipts: cut, figures: cut };
+    let before = PruneBefore {
+        bodies: cut,
+        events: cut,
+        runs: cut,
+        dead_letters: cut,
+        receipts: cut,
+        figures: cut,
+    };
     let mut steps = 0;
     while store.prune(before).await.unwrap().more {
         steps += 1;

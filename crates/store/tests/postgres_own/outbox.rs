@@ -122,8 +122,14 @@ async fn what_cannot_be_published_stays_with_the_reason_until_its_time_is_over()
     assert!(reason.starts_with("order.bad is not registered"), "{reason}");
     let made = bad.0.time();
     for (cut, left) in [(made, 2), (made.after(Duration::from_millis(1)), 1)] {
-        let before =
-            PruneBefore { bodies: cut, events: cut, runs: cut, dead_letters: cut, receipts: cut, figures: cut };
+        let before = PruneBefore {
+            bodies: cut,
+            events: cut,
+            runs: cut,
+            dead_letters: cut,
+            receipts: cut,
+            figures: cut,
+        };
         while store.prune(before).await.unwrap().more {}
         assert_eq!(count(&raw, "SELECT count(*) FROM outbox").await, left);
     }

@@ -305,8 +305,14 @@ async fn dropping_a_week_spares_what_unfinished_and_dead_deliveries_need() {
         store.settle(vec![end_of(claimed.ticket, ending)]).await.remove(0).unwrap();
     }
     let cut = now.before(20 * DAY);
-    let before =
-        PruneBefore { bodies: cut, events: cut, runs: cut, dead_letters: cut, receipts: cut, figures: cut };
+    let before = PruneBefore {
+        bodies: cut,
+        events: cut,
+        runs: cut,
+        dead_letters: cut,
+        receipts: cut,
+        figures: cut,
+    };
     while store.prune(before).await.unwrap().more {}
     let kept = store.contents(ids.clone()).await.unwrap();
     assert_eq!(kept.into_iter().map(|(id, _)| id).collect::<Vec<_>>(), ids[1..3]);
