@@ -22,6 +22,7 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     }
     if let Some(key) = &app.first_key {
         println!("your first admin key, shown once: {key}");
+        println!("sign in with it to the dashboard: {}", app.context.local_url);
         println!("try: webhookctl --url {} --key {key} sources list", app.context.local_url);
     }
     println!("storing in {database}");
