@@ -53,6 +53,8 @@ pub enum Command {
     Memory,
     /// Bytes on disk per event with its finished job
     Disk,
+    /// The dashboard's pages with many events in the ledger
+    Pages(Wanted),
     /// Claims with a backlog, many tenants and a long history against claims on an empty database; a lone
     /// job's wait behind the backlog; start-up on many events
     Growth(Wanted),

@@ -49,12 +49,13 @@ async fn told(gateway: &Gateway, api: &Api, tool: &str, arguments: Value) -> (St
     (words, result["structuredContent"]["data"].clone())
 }
 
-const READING: [&str; 11] = [
+const READING: [&str; 12] = [
     "explain",
     "inspect_event",
     "inspect_job",
     "inspect_published_event",
     "inspect_webhook",
+    "list_alerts",
     "list_dead_letters",
     "list_events",
     "list_jobs",

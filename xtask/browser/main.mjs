@@ -38,11 +38,11 @@ async function serve(directory) {
   return { url, stop: () => server.kill("SIGTERM") };
 }
 
-/** The picture of the README: what a day of work looks like. */
-async function picture(browser, url, file) {
+/** The picture of the README: one event, and all that an operator needs to know of it. */
+async function picture(browser, url, made, file) {
   const page = await open(browser, { colorScheme: "light", width: 1280 }, { deviceScaleFactor: 2 });
   await signIn(page, url, KEY);
-  await page.goto(url);
+  await page.goto(`${url}/inbox/${made.retrying}`);
   await page.screenshot({ path: file, clip: { x: 0, y: 0, width: 1280, height: 800 } });
   await page.context().close();
 }
@@ -159,7 +159,7 @@ const browser = await chromium.launch({
 });
 try {
   const made = await seed(server.url, KEY, there.url);
-  if (process.env.WAKEPOST_PICTURE) await picture(browser, server.url, process.env.WAKEPOST_PICTURE);
+  if (process.env.WAKEPOST_PICTURE) await picture(browser, server.url, made, process.env.WAKEPOST_PICTURE);
   let pages = 0;
   for (const sight of LOOKS) pages += await look(browser, server.url, made, sight);
   const pressed = await buttons({ browser, open, signIn, url: server.url, key: KEY, made, receiver: there.url, shots, looks: LOOKS });

@@ -18,6 +18,8 @@ pub struct Connection {
 pub struct Answer<'a> {
     /// Its status.
     pub status: u16,
+    /// Its status line and headers.
+    pub head: &'a [u8],
     /// Its body.
     pub body: &'a [u8],
 }
@@ -57,6 +59,7 @@ impl Connection {
                 (Some(head), Some(whole)) if filled >= whole => {
                     return Ok(Answer {
                         status: head.status,
+                        head: &self.buffer[..head.head_bytes],
                         body: &self.buffer[head.head_bytes..whole],
                     });
                 }

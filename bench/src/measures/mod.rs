@@ -12,6 +12,7 @@ mod ingest;
 mod lanes;
 mod memory;
 mod paced;
+mod pages;
 mod peers;
 mod profile;
 mod publish;
@@ -51,6 +52,9 @@ pub async fn run(bench: &Bench, command: Command) -> anyhow::Result<()> {
         Command::Peers => peers::figures(bench).await?,
         Command::Memory => memory::figures(bench).await?,
         Command::Disk => disk::figures(bench).await?,
+        Command::Pages(wanted) => {
+            pages::figures(bench, wanted.sizes(bench.options.short).events).await?
+        }
         Command::Growth(wanted) => {
             growth::figures(bench, wanted.sizes(bench.options.short)).await?
         }
@@ -81,6 +85,7 @@ async fn all(bench: &Bench, full_growth: bool) -> anyhow::Result<()> {
     let sizes = Sizes::FULL.shrunk(if full_growth { 1 } else { 10 });
     let sizes = sizes.shrunk(if bench.options.short { 10 } else { 1 });
     figures.extend(growth::figures(bench, sizes).await?);
+    figures.extend(pages::figures(bench, sizes.events).await?);
     println!();
     report::print(bench, &figures);
     report::write(bench, &figures)

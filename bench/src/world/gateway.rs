@@ -19,7 +19,8 @@ use crate::load::connection::Connection;
 use crate::load::requests::Events;
 
 /// Known to every gateway under measurement; they listen on 127.0.0.1 only and are gone afterwards.
-const ADMIN_KEY: &str = "a-key-for-measurements-that-guards-nothing";
+/// The key of an admin of all tenants.
+pub const ADMIN_KEY: &str = "a-key-for-measurements-that-guards-nothing";
 /// What events are signed with.
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 

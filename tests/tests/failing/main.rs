@@ -51,7 +51,7 @@ places! {
     edge_before_answer: "edge.before_answer", Kill, 1;
     edge_while_answering: "edge.while_answering", Kill, 1;
     accept_on_conflict: "accept.on_conflict", Kill, 1;
-    store_busy: "store.busy", Error, 4;
+    store_busy: "store.busy", Error, 7;
     store_before_commit: "store.before_commit", Kill, 6;
     store_commit_error: "store.commit_error", Error, 5;
     store_commit_unknown: "store.commit_unknown", Error, 6;

@@ -137,7 +137,10 @@ impl Estate {
                     Ok(json) => timeless(json).to_string(),
                     Err(_) => String::from_utf8_lossy(&answer.body).into_owned(),
                 };
-                answers.insert(path, text);
+                // Figures are written down by the clock; that they are by tenant is told where series are tested.
+                if !path.ends_with("/series") {
+                    answers.insert(path, text);
+                }
             }
         }
         assert!(answers.len() > 30, "every list, and everything that can be shown");

@@ -31,7 +31,7 @@ pub struct Browser {
     /// On PostgreSQL instead of SQLite
     #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
     database_url: Option<String>,
-    /// Take the picture of the overview for the README
+    /// Take the picture for the README too
     #[arg(long)]
     picture: bool,
 }

@@ -69,7 +69,7 @@ pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Troubl
         timeline: timeline::draw(timeline::delivery(&frame, &delivery), frame.now),
         commands: vec![
             frame.curl("GET", &path, ""),
-            frame.ctl(&format!("deliveries inspect {}", delivery.id)),
+            frame.ctl(&format!("deliveries show {}", delivery.id)),
         ],
         frame,
     };

@@ -44,7 +44,7 @@ pub async fn list(desk: Desk) -> Result<Response, Trouble> {
         empty: Empty::new(
             "No event types yet",
             "The catalogue tells subscribers which events there are, and checks what is published against its schema.",
-            "webhookctl events types create order.created --schema schema.json",
+            "webhookctl event-types put order.created --schema @schema.json --example '{\"id\": \"ord_1\"}'",
         ),
         frame,
     };

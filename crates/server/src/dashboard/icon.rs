@@ -14,7 +14,7 @@ pub fn strokes(name: &str) -> &'static str {
         "webhooks" => "M8 9.5v-7M5 5l3-3 3 3M2.5 11v2.5h11V11",
         "types" => "M2.5 4h11M2.5 8h11M2.5 12h7",
         "tenants" => "M2.5 13.5v-9l4-2v11M6.5 13.5v-8l7 2v6zM2 13.5h12",
-        "keys" => "M5 8a2.8 2.8 0 110 .01M7.8 8H14v2.5M11.5 8v2",
+        "keys" => "M5.2 5.2a2.8 2.8 0 100 5.6 2.8 2.8 0 000-5.6zM8 8h6v2.6M11.4 8v2",
         "audit" => "M4 2h6l3 3v9H4zM6 7.5h5M6 10.5h5",
         _ => "M3 8h10",
     }

@@ -105,7 +105,12 @@ fn verdict(job: &Job, frame: &Frame) -> String {
         ("held", _) => {
             format!(
                 "Held: {}.",
-                visible(job.held_reason.as_deref().unwrap_or("until somebody decides"))
+                visible(
+                    &job.held_reason
+                        .as_deref()
+                        .unwrap_or("until somebody decides")
+                        .replace('_', " ")
+                )
             )
         }
         ("dead_letter", _) => "Given up.".to_owned(),
@@ -131,7 +136,9 @@ fn acts(frame: &Frame, job: &Job) -> Vec<Act> {
     }
     let to = |what: &str| format!("/jobs/{}/{what}", job.id);
     let mut acts = Vec::new();
-    if job.status == "held" {
+    // What is in doubt is decided first: then it goes on by itself.
+    let in_doubt = job.effects.iter().any(|effect| effect.state == "in_doubt");
+    if job.status == "held" && !in_doubt {
         let mut release = frame.act(
             "Release",
             &to("release"),

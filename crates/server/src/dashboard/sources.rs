@@ -121,6 +121,7 @@ struct OnePage {
     id: Id,
     when: When,
     address: Command,
+    completing: Command,
     secret: Option<Command>,
     told: Option<String>,
     answer: Option<Payload>,
@@ -165,16 +166,18 @@ async fn show(desk: Desk, id: &str, shown: Shown) -> Result<Response, Trouble> {
     )?;
     let provider = providers.data.into_iter().find(|provider| provider.name == source.provider);
     let samples = provider.map(|provider| provider.samples).unwrap_or_default();
+    let sample = samples.first().cloned().unwrap_or_default();
     let page = OnePage {
         name: visible(source.name.as_deref().unwrap_or(&source.provider)),
         mark: Mark::of(&source.status),
         id: Id::of(&source.id),
         when: When::of(source.created_at, frame.now),
         address: Command::new("address", source.ingest_url.clone()),
+        completing: frame.ctl(&completing(&source)),
         secret: shown.secret.map(|secret| Command::new("secret", secret)),
         told: shown.told,
         answer: shown.answer.map(|answer| Payload::json(&answer)),
-        acts: acts(&frame, &source, samples),
+        acts: acts(&frame, &source, &samples),
         error: status["error"].as_str().map(visible),
         receipts: receipts.data.into_iter().map(|receipt| receipt_row(&frame, receipt)).collect(),
         facts: facts(&source),
@@ -182,12 +185,21 @@ async fn show(desk: Desk, id: &str, shown: Shown) -> Result<Response, Trouble> {
         commands: vec![
             frame.curl("GET", &path, ""),
             frame.ctl(&format!("sources show {}", source.id)),
-            frame.ctl(&format!("trigger {} --source {}", source.provider, source.id)),
+            frame.ctl(&format!("trigger {} {sample} --source {}", source.provider, source.id)),
         ],
         source,
         frame,
     };
     Ok(page.frame.answer(&page))
+}
+
+/// The command that sets what is missing.
+fn completing(source: &Source) -> String {
+    let flags = source.missing_settings.iter().map(|name| match name.as_str() {
+        "secret" => " --secret …".to_owned(),
+        name => format!(" --setting {name}=…"),
+    });
+    format!("sources update {}{}", source.id, flags.collect::<String>())
 }
 
 fn receipt_row(frame: &Frame, receipt: Receipt) -> ReceiptRow {
@@ -200,7 +212,7 @@ fn receipt_row(frame: &Frame, receipt: Receipt) -> ReceiptRow {
     }
 }
 
-fn acts(frame: &Frame, source: &Source, samples: Vec<String>) -> Vec<Act> {
+fn acts(frame: &Frame, source: &Source, samples: &[String]) -> Vec<Act> {
     if !frame.may_operate {
         return Vec::new();
     }

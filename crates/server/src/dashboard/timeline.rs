@@ -291,11 +291,7 @@ pub fn delivery(frame: &Frame, delivery: &Delivery) -> Vec<Step> {
         steps.push(Step::new(at, format!("Attempt {}", delivery.tries() + 1), "retrying"));
     }
     if let Some(finished) = delivery.finished_at.filter(|_| delivery.status != "succeeded") {
-        steps.push(Step::new(
-            finished,
-            format!("Delivery {}", delivery.status.replace('_', " ")),
-            &delivery.status,
-        ));
+        steps.push(Step::new(finished, ended(&delivery.status), &delivery.status));
     }
     steps
 }

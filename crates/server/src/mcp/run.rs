@@ -53,6 +53,7 @@ async fn run(api: &Api, tool: &str, arguments: &Map<String, Value>) -> Told {
         "list_jobs" => list(api, "/jobs", arguments, "jobs").await,
         "list_dead_letters" => list(api, "/dead-letters", arguments, "dead letters").await,
         "list_published_events" => list(api, "/events", arguments, "published events").await,
+        "list_alerts" => list(api, "/alerts", arguments, "alerts").await,
         "list_webhooks" => list(api, "/webhooks", arguments, "webhooks").await,
         "inspect_event" => {
             let event = one(api, "/inbox", id(), &["evt_"], "").await?;

@@ -244,6 +244,20 @@ pub const TOOLS: &[Tool] = &[
         reads: true,
     },
     Tool {
+        name: "list_alerts",
+        title: "List alerts",
+        about: "Lists what the gateway found wrong, and when it was over: failing deliveries, open circuits, dead letters and \
+                the like.",
+        takes: &[
+            ("status", Kind::Words(&["firing", "resolved"]), "Only those that stand there."),
+            LIMIT,
+            CURSOR,
+            TENANT,
+        ],
+        need: READ,
+        reads: true,
+    },
+    Tool {
         name: "stats",
         title: "How the queue stands",
         about: "Counts of live work by state, priority and lane, bounds and what was used of them, and the workers.",

@@ -1,0 +1,197 @@
+//! The dashboard's doors: sessions, forms, tenants. What its pages look like and do is driven in a browser
+//! (`cargo xtask browser`).
+
+use http::{HeaderMap, Method};
+use serde_json::json;
+use wakepost_tests::{Answer, Database, Gateway, Http, on_both};
+
+on_both!(
+    pages_need_a_session_and_a_session_ends_with_its_key,
+    a_form_needs_the_token_of_its_session_and_comes_from_our_own_pages,
+    a_page_shows_nothing_of_other_tenants,
+    what_is_foreign_is_text,
+    many_wrong_keys_are_slowed_down,
+);
+
+const PAGES: [&str; 15] = [
+    "/",
+    "/inbox",
+    "/jobs",
+    "/approvals",
+    "/dead-letters",
+    "/sources",
+    "/sources/new",
+    "/webhooks",
+    "/webhooks/new",
+    "/event-types",
+    "/events",
+    "/tenants",
+    "/keys",
+    "/audit",
+    "/live/inbox",
+];
+
+/// Somebody with a browser.
+struct Reader<'a> {
+    gateway: &'a Gateway,
+    cookie: String,
+}
+
+impl<'a> Reader<'a> {
+    async fn sign_in(gateway: &'a Gateway, key: &str) -> Reader<'a> {
+        let form = format!("to=/jobs&key={key}");
+        let answer = post(gateway, "/sign-in", HeaderMap::new(), &form).await.is(303);
+        assert_eq!(answer.header("location"), "/jobs");
+        let cookie = answer.header("set-cookie").to_owned();
+        for flag in ["HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=43200"] {
+            assert!(cookie.contains(flag), "{cookie}");
+        }
+        assert!(!cookie.contains(key), "the key itself is not in it");
+        let cookie = cookie.split(';').next().expect("a cookie").to_owned();
+        Reader { gateway, cookie }
+    }
+
+    fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert("cookie", self.cookie.parse().expect("a value"));
+        headers
+    }
+
+    async fn open(&self, path: &str) -> Answer {
+        self.gateway.ask(Method::GET, path, self.headers()).await
+    }
+
+    async fn page(&self, path: &str) -> String {
+        String::from_utf8(self.open(path).await.is(200).body.to_vec()).expect("text")
+    }
+
+    /// What its forms carry.
+    async fn token(&self) -> String {
+        let page = self.page("/jobs").await;
+        let rest = page.split("name=\"csrf\" value=\"").nth(1).expect("a token");
+        rest.split('"').next().expect("its end").to_owned()
+    }
+
+    async fn send(&self, path: &str, form: &str) -> Answer {
+        post(self.gateway, path, self.headers(), form).await
+    }
+}
+
+async fn post(gateway: &Gateway, path: &str, mut headers: HeaderMap, form: &str) -> Answer {
+    let kind = "application/x-www-form-urlencoded".parse().expect("a value");
+    headers.insert("content-type", kind);
+    let url = format!("{}{path}", gateway.url());
+    Http::default().send(Method::POST, &url, headers, form.to_owned()).await
+}
+
+async fn pages_need_a_session_and_a_session_ends_with_its_key(database: Database) {
+    let gateway = Gateway::start(database).await;
+    for path in PAGES {
+        let answer = gateway.ask(Method::GET, path, HeaderMap::new()).await.is(401);
+        assert!(String::from_utf8_lossy(&answer.body).contains("Sign in"), "{path}");
+    }
+    let mut forged = HeaderMap::new();
+    forged.insert("cookie", "wakepost_session=wps_AAAA".parse().expect("a value"));
+    gateway.ask(Method::GET, "/inbox", forged).await.is(401);
+
+    let made = gateway.admin().post("/keys", json!({"name": "me", "role": "admin"})).await.is(201);
+    let reader = Reader::sign_in(&gateway, &made.text("key")).await;
+    for path in PAGES.iter().filter(|path| **path != "/live/inbox") {
+        let answer = reader.open(path).await.is(200);
+        let policy = answer.header("content-security-policy");
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        assert_eq!(answer.header("cache-control"), "no-store");
+    }
+    reader.open("/live/inbox?for_s=0").await.is(200);
+    gateway.admin().delete(&format!("/keys/{}", made.text("id"))).await.is(204);
+    reader.open("/inbox").await.is(401);
+
+    for role in ["publisher", "worker"] {
+        let key = gateway.admin().role(role, "default").await;
+        let form = format!("key={}", key.key());
+        post(&gateway, "/sign-in", HeaderMap::new(), &form).await.is(401);
+    }
+}
+
+async fn a_form_needs_the_token_of_its_session_and_comes_from_our_own_pages(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    let other = Reader::sign_in(&gateway, gateway.admin().role("operator", "*").await.key()).await;
+    let job = gateway.admin().post("/jobs", json!({"kind": "k", "input": {}})).await.is(201);
+    let path = format!("/jobs/{}/cancel", job.text("id"));
+    let token = reader.token().await;
+
+    reader.send(&path, "").await.is(403);
+    reader.send(&path, &format!("csrf={}", other.token().await)).await.is(403);
+    post(&gateway, &path, HeaderMap::new(), &format!("csrf={token}")).await.is(401);
+    let mut elsewhere = reader.headers();
+    elsewhere.insert("sec-fetch-site", "cross-site".parse().expect("a value"));
+    post(&gateway, &path, elsewhere, &format!("csrf={token}")).await.is(403);
+    let status = || async {
+        gateway.admin().get(&format!("/jobs/{}", job.text("id"))).await.is(200).text("status")
+    };
+    assert_eq!(status().await, "pending", "nothing of that did anything");
+
+    reader.send(&path, &format!("csrf={token}&note=enough")).await.is(303);
+    assert_eq!(status().await, "cancelled");
+    let viewer = Reader::sign_in(&gateway, gateway.admin().role("viewer", "*").await.key()).await;
+    let form = format!("csrf={}&note=x", viewer.token().await);
+    viewer.send(&format!("/jobs/{}/replay", job.text("id")), &form).await.is(403);
+}
+
+async fn a_page_shows_nothing_of_other_tenants(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let source = gateway.with_source("github").await;
+    let event = gateway.send(&source, &source.event("e-1")).await.is(202);
+    let (event, job) = (event.text("event_id"), event.text("job_id"));
+    let acme = gateway.admin().tenant("acme").await;
+    let key =
+        acme.post("/keys", json!({"name": "them", "role": "admin"})).await.is(201).text("key");
+    let reader = Reader::sign_in(&gateway, &key).await;
+    for path in
+        [format!("/inbox/{event}"), format!("/jobs/{job}"), format!("/sources/{}", source.id)]
+    {
+        reader.open(&path).await.is(404);
+        reader.open(&format!("{path}?tenant=default")).await.is(404);
+    }
+    reader.open("/tenants").await.is(403);
+    for path in ["/inbox", "/jobs", "/inbox?tenant=default"] {
+        let page = reader.page(path).await;
+        assert!(!page.contains(&event) && !page.contains(&job), "{path}");
+    }
+    let all = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    assert!(all.page("/inbox").await.contains(&event));
+    assert!(!all.page("/inbox?tenant=acme").await.contains(&event));
+    all.open("/inbox?tenant=nobody").await.is(404);
+}
+
+async fn what_is_foreign_is_text(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let source = gateway.with_source("github").await;
+    let body =
+        r#"{"action":"opened","issue":{"number":1,"title":"</pre><script>alert(1)</script>"}}"#;
+    let event = gateway.send(&source, &source.event("e-1").with_body(body)).await.is(202);
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    for show in ["pretty", "raw", "headers", "envelope"] {
+        let path = format!("/inbox/{}?show={show}", event.text("event_id"));
+        let page = reader.page(&path).await;
+        assert!(!page.contains("<script>alert"), "{show}");
+        assert_eq!(page.contains("&#60;script&#62;alert(1)"), show != "headers", "{show}");
+    }
+    let raw = reader.open(&format!("/inbox/{}/raw", event.text("event_id"))).await.is(200);
+    assert_eq!(raw.body, body);
+    assert_eq!(raw.header("content-type"), "application/octet-stream");
+    assert!(raw.header("content-disposition").starts_with("attachment"));
+}
+
+async fn many_wrong_keys_are_slowed_down(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let mut last = String::new();
+    for number in 0..25 {
+        let form = format!("key=wpk_wrong_{number}");
+        let answer = post(&gateway, "/sign-in", HeaderMap::new(), &form).await.is(401);
+        last = String::from_utf8_lossy(&answer.body).into_owned();
+    }
+    assert!(last.contains("Too many wrong keys"), "{last}");
+    Reader::sign_in(&gateway, gateway.admin_key()).await;
+}
