@@ -77,13 +77,7 @@ pub async fn list(desk: Desk) -> Result<Response, Trouble> {
     )?;
     let with = |name: &str, value: &str| address(&desk, &asked, name, value);
     let status = desk.parameter("status").to_owned();
-    let mut chips =
-        vec![Chip { label: "all".to_owned(), to: with("status", ""), on: status.is_empty() }];
-    chips.extend(STATES.iter().map(|state| Chip {
-        label: state.replace('_', " "),
-        to: with("status", state),
-        on: status == *state,
-    }));
+    let chips = Chip::choice(&STATES, &status, |state| with("status", state));
     let first_page = desk.parameter("cursor").is_empty();
     let filtered = asked.iter().any(|(_, value)| !value.is_empty());
     let page = Page {

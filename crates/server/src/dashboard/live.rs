@@ -5,8 +5,9 @@ use axum::response::Response;
 use super::calls::Trouble;
 use super::desk::Desk;
 
-/// What the page filters by.
-const FILTERS: [&str; 7] = ["source", "provider", "type", "status", "subject", "q", "thread"];
+/// What the page filters by, and for how long it listens.
+const FILTERS: [&str; 8] =
+    ["source", "provider", "type", "status", "subject", "q", "thread", "for_s"];
 
 /// Events as they arrive: the API's own stream, in the name of whoever signed in.
 pub async fn inbox(desk: Desk) -> Result<Response, Trouble> {

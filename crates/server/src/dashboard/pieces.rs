@@ -2,8 +2,10 @@
 
 use askama::Template;
 use askama::filters::HtmlSafe;
+use serde_json::Value;
 use wakepost_domain::Timestamp;
 
+use super::payload::Payload;
 use super::words;
 
 /// Where something stands: a word and a shape as well as a colour.
@@ -119,6 +121,28 @@ impl Empty {
     }
 }
 
+/// What was just done, on the page of what it was done to: in words, with what is shown once, and what was answered.
+#[derive(Template, Default)]
+#[template(path = "pieces/outcome.html")]
+pub struct Outcome {
+    told: Option<String>,
+    secret: Option<Command>,
+    answer: Option<Payload>,
+}
+
+impl Outcome {
+    /// Something was made or changed; `made` may have a secret that is shown this once.
+    pub fn made(told: impl Into<String>, made: &Value) -> Outcome {
+        let secret = made["secret"].as_str().map(|secret| Command::new("secret", secret));
+        Outcome { told: Some(told.into()), secret, answer: None }
+    }
+
+    /// Something was asked, and answered.
+    pub fn answered(told: impl Into<String>, answer: &Value) -> Outcome {
+        Outcome { told: Some(told.into()), secret: None, answer: Some(Payload::json(answer)) }
+    }
+}
+
 /// A filter chip: what it chooses, and whether it is chosen.
 pub struct Chip {
     /// What it says.
@@ -127,6 +151,18 @@ pub struct Chip {
     pub to: String,
     /// Whether it is on.
     pub on: bool,
+}
+
+impl Chip {
+    /// A chip for all, and one for each word, by where it leads.
+    pub fn choice(words: &[&str], chosen: &str, to: impl Fn(&str) -> String) -> Vec<Chip> {
+        let chip = |word: &&str| Chip {
+            label: if word.is_empty() { "all".to_owned() } else { word.replace('_', " ") },
+            to: to(word),
+            on: *word == chosen,
+        };
+        std::iter::once(&"").chain(words).map(chip).collect()
+    }
 }
 
 /// Something that a button does, behind a fold that says what will happen, so that nothing is done by one click.
@@ -189,4 +225,4 @@ macro_rules! markup {
 }
 
 // Each is rendered by its own template, which escapes what it is given.
-markup!(Mark, Id, When, Command, Empty, Act);
+markup!(Mark, Id, When, Command, Empty, Outcome, Act);

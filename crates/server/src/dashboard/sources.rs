@@ -10,8 +10,8 @@ use super::act;
 use super::calls::{List, Trouble, part};
 use super::desk::{Desk, Form};
 use super::frame::Frame;
-use super::payload::{Payload, visible};
-use super::pieces::{Act, Command, Empty, Field, Id, Mark, When};
+use super::payload::visible;
+use super::pieces::{Act, Command, Empty, Field, Id, Mark, Outcome, When};
 use super::shapes::{Provider, Receipt, Source};
 
 #[derive(Template)]
@@ -106,9 +106,8 @@ pub async fn create(desk: Desk, form: Form) -> Result<Response, Trouble> {
     }
     let made = desk.api.create("/sources", &body, form.get("once")).await?;
     let id = made["id"].as_str().unwrap_or_default().to_owned();
-    let secret = made["secret"].as_str().map(ToOwned::to_owned);
     let told = "Made. Paste its address, and its secret if it has one, at the provider.";
-    show(desk, &id, Shown { secret, told: Some(told.to_owned()), answer: None }).await
+    show(desk, &id, Outcome::made(told, &made)).await
 }
 
 #[derive(Template)]
@@ -122,9 +121,7 @@ struct OnePage {
     when: When,
     address: Command,
     completing: Command,
-    secret: Option<Command>,
-    told: Option<String>,
-    answer: Option<Payload>,
+    outcome: Outcome,
     acts: Vec<Act>,
     error: Option<String>,
     receipts: Vec<ReceiptRow>,
@@ -141,20 +138,12 @@ struct ReceiptRow {
     when: When,
 }
 
-/// What was just done to a source.
-#[derive(Default)]
-struct Shown {
-    secret: Option<String>,
-    told: Option<String>,
-    answer: Option<Value>,
-}
-
 /// The page of a source.
 pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Trouble> {
-    show(desk, &id, Shown::default()).await
+    show(desk, &id, Outcome::default()).await
 }
 
-async fn show(desk: Desk, id: &str, shown: Shown) -> Result<Response, Trouble> {
+async fn show(desk: Desk, id: &str, outcome: Outcome) -> Result<Response, Trouble> {
     let path = format!("/sources/{}", part(id));
     let (receipts_path, status_path) = (format!("{path}/receipts"), format!("{path}/status"));
     let (source, receipts, status, providers, frame) = tokio::try_join!(
@@ -174,9 +163,7 @@ async fn show(desk: Desk, id: &str, shown: Shown) -> Result<Response, Trouble> {
         when: When::of(source.created_at, frame.now),
         address: Command::new("address", source.ingest_url.clone()),
         completing: frame.ctl(&completing(&source)),
-        secret: shown.secret.map(|secret| Command::new("secret", secret)),
-        told: shown.told,
-        answer: shown.answer.map(|answer| Payload::json(&answer)),
+        outcome,
         acts: acts(&frame, &source, &samples),
         error: status["error"].as_str().map(visible),
         receipts: receipts.data.into_iter().map(|receipt| receipt_row(&frame, receipt)).collect(),
@@ -298,15 +285,14 @@ pub async fn act(
         "rotate" => {
             let body = json!({"grace_s": form.get("grace_s").parse::<u64>().unwrap_or(86_400)});
             let made = desk.api.post(&format!("{path}/rotate"), &body).await?;
-            let secret = made["secret"].as_str().map(ToOwned::to_owned);
             let told = "Rotated. Paste the new secret at the provider; the old one is good for another day.";
-            show(desk, &id, Shown { secret, told: Some(told.to_owned()), answer: None }).await
+            show(desk, &id, Outcome::made(told, &made)).await
         }
         "test" => {
             let body = act::fields(&form, &["event_type"]);
             let answer = desk.api.post(&format!("{path}/test"), &body).await?;
             let told = "Sent. This is what the provider would have been answered:".to_owned();
-            show(desk, &id, Shown { secret: None, told: Some(told), answer: Some(answer) }).await
+            show(desk, &id, Outcome::answered(told, &answer)).await
         }
         _ => Err(Trouble::new(StatusCode::NOT_FOUND, "there is no such action")),
     }

@@ -4,18 +4,21 @@ use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
 use http::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::act;
 use super::calls::{List, Trouble, part};
 use super::desk::{Desk, Form};
 use super::frame::Frame;
-use super::payload::{Payload, visible};
-use super::pieces::{Act, Chip, Command, Empty, Field, Id, Mark, When};
+use super::payload::visible;
+use super::pieces::{Act, Chip, Command, Empty, Field, Id, Mark, Outcome, When};
 use super::plot::{Series, Svg, plot};
 use super::shapes::{Delivery, EventType, Webhook, WebhookStats};
 use super::words;
 
+/// The states that the chips offer.
+const STATES: [&str; 6] =
+    ["pending", "running", "retrying", "succeeded", "dead_letter", "cancelled"];
 /// How many deliveries the plot of latency looks at.
 const LATENCY_OF: &str = "100";
 
@@ -102,12 +105,11 @@ pub async fn create(desk: Desk, form: Form) -> Result<Response, Trouble> {
     }
     let made = desk.api.create("/webhooks", &body, form.get("once")).await?;
     let id = made["id"].as_str().unwrap_or_default().to_owned();
-    let secret = made["secret"].as_str().map(ToOwned::to_owned);
     let told = match made["warning"].as_str() {
         Some(warning) => format!("Made, but {}.", visible(warning)),
         None => "Made, and it took a test event.".to_owned(),
     };
-    show(desk, &id, Shown { secret, told: Some(told), answer: None }).await
+    show(desk, &id, Outcome::made(told, &made)).await
 }
 
 #[derive(Template)]
@@ -122,9 +124,7 @@ struct OnePage {
     verdict: String,
     colour: &'static str,
     acts: Vec<Act>,
-    secret: Option<Command>,
-    told: Option<String>,
-    answer: Option<Payload>,
+    outcome: Outcome,
     figures: Vec<(String, String)>,
     latency: Option<Svg>,
     chips: Vec<Chip>,
@@ -174,20 +174,12 @@ pub fn delivery_row(frame: &Frame, delivery: Delivery) -> DeliveryRow {
     }
 }
 
-/// What was just done to a webhook.
-#[derive(Default)]
-struct Shown {
-    secret: Option<String>,
-    told: Option<String>,
-    answer: Option<Value>,
-}
-
 /// The page of a webhook.
 pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Trouble> {
-    show(desk, &id, Shown::default()).await
+    show(desk, &id, Outcome::default()).await
 }
 
-async fn show(desk: Desk, id: &str, shown: Shown) -> Result<Response, Trouble> {
+async fn show(desk: Desk, id: &str, outcome: Outcome) -> Result<Response, Trouble> {
     let path = format!("/webhooks/{}", part(id));
     let (list_path, stats_path) = (format!("{path}/deliveries"), format!("{path}/stats"));
     let (status, cursor) = (desk.parameter("status"), desk.parameter("cursor"));
@@ -200,14 +192,9 @@ async fn show(desk: Desk, id: &str, shown: Shown) -> Result<Response, Trouble> {
         desk.api.get::<WebhookStats>(&stats_path, []),
         Frame::new(&desk, "Webhook", "webhooks")
     )?;
-    let states = ["", "pending", "running", "retrying", "succeeded", "dead_letter", "cancelled"];
-    let chips = states.map(|state| Chip {
-        label: if state.is_empty() { "all".to_owned() } else { state.replace('_', " ") },
-        to: match state {
-            "" => frame.to(&path),
-            state => frame.to(&format!("{path}?status={state}")),
-        },
-        on: state == status,
+    let chips = Chip::choice(&STATES, status, |state| match state {
+        "" => frame.to(&path),
+        state => frame.to(&format!("{path}?status={state}")),
     });
     let page = OnePage {
         url: address(&webhook),
@@ -218,12 +205,10 @@ async fn show(desk: Desk, id: &str, shown: Shown) -> Result<Response, Trouble> {
         verdict: verdict(&webhook, &frame),
         colour: colour(&webhook),
         acts: acts(&frame, &webhook),
-        secret: shown.secret.map(|secret| Command::new("secret", secret)),
-        told: shown.told,
-        answer: shown.answer.map(|answer| Payload::json(&answer)),
+        outcome,
         figures: figures(&stats),
         latency: latency(&taken.data),
-        chips: chips.into(),
+        chips,
         more: deliveries.next_cursor.map(|cursor| {
             let status =
                 if status.is_empty() { String::new() } else { format!("&status={status}") };
@@ -399,14 +384,13 @@ pub async fn act(
                 Some(error) => format!("It was not taken: {}.", visible(error)),
                 None => "It was taken. This is the answer:".to_owned(),
             };
-            show(desk, &id, Shown { secret: None, told: Some(told), answer: Some(answer) }).await
+            show(desk, &id, Outcome::answered(told, &answer)).await
         }
         "rotate" => {
             let body = json!({"grace_s": form.get("grace_s").parse::<u64>().unwrap_or(86_400)});
             let made = desk.api.post(&call, &body).await?;
-            let secret = made["secret"].as_str().map(ToOwned::to_owned);
             let told = "Rotated. Deliveries are signed with both secrets for a day.".to_owned();
-            show(desk, &id, Shown { secret, told: Some(told), answer: None }).await
+            show(desk, &id, Outcome::made(told, &made)).await
         }
         "recover" => {
             let hours: u64 = match form.get("since") {
