@@ -43,6 +43,8 @@ impl Served {
             .env("WAKEPOST_DATA_DIR", directory.path().join("data"))
             .env("WAKEPOST_ADMIN_KEY", KEY)
             .env("WAKEPOST_ALLOW_HTTP", "true")
+            // Callers say where they are: an address that sends many wrong keys is told to wait.
+            .env("WAKEPOST_TRUSTED_PROXIES", "127.0.0.1")
             .env("WAKEPOST_ALLOW_PRIVATE", "127.0.0.0/8")
             .env_remove("DATABASE_URL");
         if let Some(url) = database {
