@@ -59,6 +59,17 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
       const trail = await call("GET", "/audit?limit=5");
       must(trail.data.some((entry) => entry.note === `again on ${look.name}`), "the audit trail has the note");
     });
+    await step(on("the audit trail is filtered"), page, async () => {
+      await page.goto(`${url}/audit`);
+      const entry = (await call("GET", "/audit?limit=5")).data.find((each) => each.note === `again on ${look.name}`);
+      await page.fill("main input[name=action]", entry.action);
+      await page.fill("main input[name=target]", entry.target);
+      await Promise.all([page.waitForNavigation(), page.click("main form.filters button")]);
+      const rows = await page.locator("tbody tr").count();
+      must(rows > 0 && (await text(page)).includes(`again on ${look.name}`), await text(page));
+      await page.goto(`${url}/audit?action=no.such`);
+      must((await text(page)).includes("No entry is like that"), await text(page));
+    });
     await step(on("its job is cancelled"), page, async () => {
       await page.goto(`${url}/inbox/${made.hostile}`);
       await press(page, "Cancel", { note: "not now" });

@@ -6,16 +6,23 @@ use axum::response::Response;
 use super::calls::{List, Trouble};
 use super::desk::Desk;
 use super::frame::Frame;
+use super::inbox::address;
 use super::payload::visible;
-use super::pieces::{Id, When};
+use super::pieces::{Empty, Id, When};
 use super::shapes::AuditEntry;
+
+const FILTERS: [&str; 4] = ["action", "actor", "target", "cursor"];
 
 #[derive(Template)]
 #[template(path = "audit.html")]
 struct Page {
     frame: Frame,
+    action: String,
+    actor: String,
+    target: String,
     rows: Vec<Row>,
     more: Option<String>,
+    empty: Empty,
 }
 
 struct Row {
@@ -29,9 +36,9 @@ struct Row {
 
 /// The list.
 pub async fn list(desk: Desk) -> Result<Response, Trouble> {
-    let cursor = desk.parameter("cursor");
+    let asked = FILTERS.map(|name| (name, desk.parameter(name)));
     let (entries, frame) = tokio::try_join!(
-        desk.api.get::<List<AuditEntry>>("/audit", [("cursor", cursor)]),
+        desk.api.get::<List<AuditEntry>>("/audit", &asked),
         Frame::new(&desk, "Audit", "audit")
     )?;
     let row = |entry: AuditEntry| Row {
@@ -43,8 +50,16 @@ pub async fn list(desk: Desk) -> Result<Response, Trouble> {
         when: When::of(entry.at, frame.now),
     };
     let page = Page {
+        action: desk.parameter("action").to_owned(),
+        actor: desk.parameter("actor").to_owned(),
+        target: desk.parameter("target").to_owned(),
         rows: entries.data.into_iter().map(row).collect(),
-        more: entries.next_cursor.map(|cursor| frame.to(&format!("/audit?cursor={cursor}"))),
+        more: entries.next_cursor.as_deref().map(|cursor| address(&desk, &asked, "cursor", cursor)),
+        empty: Empty::new(
+            "No entry is like that",
+            "Nobody did anything that fits this filter.",
+            "",
+        ),
         frame,
     };
     Ok(page.frame.answer(&page))
