@@ -58,6 +58,12 @@ pub enum Command {
     /// Claims with a backlog, many tenants and a long history against claims on an empty database; a lone
     /// job's wait behind the backlog; start-up on many events
     Growth(Wanted),
+    /// Hours at a third of what the gateway can do: do memory, file handles and latency stay as they were?
+    Soak {
+        /// How long, on each database; with --short each is two seconds
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+        minutes: u32,
+    },
     /// CPU per request of the server, the database and this program
     Profile {
         /// What to profile

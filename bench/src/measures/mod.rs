@@ -20,6 +20,7 @@ mod refusals;
 mod restart;
 mod rounds;
 mod rows_read;
+mod soak;
 mod start;
 mod timed;
 mod turns;
@@ -58,6 +59,7 @@ pub async fn run(bench: &Bench, command: Command) -> anyhow::Result<()> {
         Command::Growth(wanted) => {
             growth::figures(bench, wanted.sizes(bench.options.short)).await?
         }
+        Command::Soak { minutes } => soak::figures(bench, minutes).await?,
         Command::Profile { subject: Subject::Ingest } => profile::ingest(bench).await?,
         Command::Profile { subject: Subject::Claim } => profile::claim(bench).await?,
         Command::ServeBare | Command::ServeReceiver | Command::ServeCeiling { .. } => Vec::new(),
