@@ -14,6 +14,7 @@ on_both!(
     a_backup_under_load_restores_to_a_state_in_which_every_invariant_holds,
     a_backup_that_cannot_be_used_is_refused_and_nothing_changes,
     doctor_is_content_with_a_server_at_work_and_finds_what_is_wrong,
+    a_backup_with_its_master_key_restores_where_there_is_none,
 );
 
 /// Long enough for what was under way at the backup to be rescued, and to end.
@@ -249,7 +250,7 @@ async fn doctor_is_content_with_a_server_at_work_and_finds_what_is_wrong(databas
         assert_eq!(well["status"], "warn", "{well}");
     }
     let checks = well["checks"].as_array().expect("checks");
-    for name in ["database", "master key", "L1", "D2", "clock", "invariants"] {
+    for name in ["database", "master key", "records", "L1", "D2", "clock", "invariants"] {
         assert!(
             checks.iter().any(|one| one["name"] == name && one["level"] == "ok"),
             "{name}: {well}"
@@ -261,8 +262,72 @@ async fn doctor_is_content_with_a_server_at_work_and_finds_what_is_wrong(databas
     let closed = gateway.run(&[("WAKEPOST_MASTER_KEY", &wrong)], &["doctor"]).await.ends_with(1);
     assert!(closed.stdout.contains("data keys do not open"), "{}", closed.stdout);
     gateway.execute("UPDATE work SET lease_expires_at = NULL WHERE state = 5").await;
+    // The newest body and the secrets of the source, cut short.
+    for (table, column) in [("bodies", "content"), ("sources", "secrets")] {
+        let cut =
+            format!("UPDATE {table} SET {column} = substr({column}, 1, length({column}) - 1)");
+        gateway.execute(&cut).await;
+    }
     let found = gateway.run(&[], &["doctor"]).await.ends_with(1);
+    let line =
+        found.stdout.lines().find(|line| line.starts_with("FAIL") && line.contains("records"));
+    let line = line.unwrap_or_else(|| panic!("{}", found.stdout));
+    for named in ["2 of 2 do not open", "the body of evt_", "the secrets of src_"] {
+        assert!(line.contains(named), "{line}");
+    }
     let line = found.stdout.lines().find(|line| line.starts_with("FAIL") && line.contains("L1"));
     assert!(line.is_some_and(|line| line.contains("not so: what runs")), "{}", found.stdout);
     gateway.fetch("/readyz").await.is(200);
+}
+
+async fn a_backup_with_its_master_key_restores_where_there_is_none(database: Database) {
+    let mut gateway = setup(database).setting("WAKEPOST_MASTER_KEY", "").start().await;
+    let source = gateway.with_source("github").await;
+    let event = source.event("e-1");
+    let id = gateway.send(&source, &event).await.is(202).text("event_id");
+    let copy = gateway.directory().join("backup");
+    let path = copy.display().to_string();
+    gateway.run(&[], &["backup", "--with-master-key", &path]).await.ends_with(0);
+    let key = std::fs::read(gateway.data_dir().join("master.key")).expect("the key");
+    let theirs = copy.join("master.key");
+    assert_eq!(std::fs::read(&theirs).expect("the key in the backup"), key);
+    let mode = |path: &std::path::Path| {
+        let about = std::fs::metadata(path).expect("it is there");
+        std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o777
+    };
+    assert_eq!((mode(&copy), mode(&theirs)), (0o700, 0o600));
+
+    // Where there is no key, the backup's is taken over; where there is another, it stays, and nothing is restored.
+    let there = elsewhere(&gateway).await;
+    let directory = std::path::PathBuf::from(&there[0].1);
+    let restored = gateway.run(&borrowed(&there), &["restore", &path]).await.ends_with(0);
+    assert!(!restored.stdout.contains("FAIL"), "{}", restored.stdout);
+    assert_eq!(std::fs::read(directory.join("master.key")).expect("the key"), key);
+    assert_eq!(mode(&directory.join("master.key")), 0o600);
+    well(&gateway, &borrowed(&there), &["--full"]).await;
+    let other = elsewhere(&gateway).await;
+    let directory = std::path::PathBuf::from(&other[0].1);
+    std::fs::create_dir(&directory).expect("a directory");
+    let foreign = random_master_key();
+    std::fs::write(directory.join("master.key"), &foreign).expect("another key");
+    let refused = gateway.run(&borrowed(&other), &["restore", &path]).await.ends_with(1);
+    assert!(refused.stderr.contains("opens with master key mk_"), "{}", refused.stderr);
+    assert_eq!(std::fs::read_to_string(directory.join("master.key")).expect("a key"), foreign);
+
+    // A key that is kept elsewhere is not there to be put beside the data.
+    gateway.restart().await;
+    let raw = gateway.admin().get(&format!("/inbox/{id}/raw")).await.is(200);
+    assert_eq!(&raw.body[..], &event.body[..]);
+    std::fs::remove_file(gateway.data_dir().join("master.key")).expect("removed");
+    let elsewhere = gateway.directory().join("another").display().to_string();
+    let key = String::from_utf8(key).expect("text");
+    let kept = [("WAKEPOST_MASTER_KEY", key.trim())];
+    let refused =
+        gateway.run(&kept, &["backup", "--with-master-key", &elsewhere]).await.ends_with(1);
+    assert!(
+        refused.stderr.contains("a key from elsewhere is kept elsewhere"),
+        "{}",
+        refused.stderr
+    );
+    assert!(!std::path::Path::new(&elsewhere).exists());
 }

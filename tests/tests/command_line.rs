@@ -167,14 +167,16 @@ async fn many_events_are_exported_and_replayed(database: Database) {
 async fn changes_are_told_by_the_audit_trail(database: Database) {
     let gateway = Gateway::start(database).await;
     let (url, key) = (gateway.url(), gateway.admin_key());
-    webhookctl(url, key, &["tenants", "create", "acme"]).await.ends_with(0);
+    let create = ["tenants", "create", "acme", "--bodies-days", "7", "--runs-days", "14"];
+    webhookctl(url, key, &create).await.ends_with(0);
     let change = ["tenants", "update", "acme", "--weight", "3", "--max-webhooks", "7"];
     webhookctl(url, key, &change).await.ends_with(0);
-    let reset = ["tenants", "update", "acme", "--reset", "weight"];
+    let reset = ["tenants", "update", "acme", "--reset", "weight", "--reset", "runs-days"];
     webhookctl(url, key, &reset).await.ends_with(0);
     let shown = webhookctl(url, key, &["tenants", "show", "acme", "--json"]).await.ends_with(0);
     let shown = shown.json();
     assert_eq!((&shown["weight"], &shown["max_webhooks"]), (&json!(1), &json!(7)));
+    assert_eq!(shown["retention"], json!({"bodies_days": 7}));
     let audit = webhookctl(url, key, &["audit", "list", "--tenant", "acme"]).await.ends_with(0);
     assert!(audit.stdout.contains("tenant.update"), "{}", audit.stdout);
     // A key for all tenants, also by one who names a tenant otherwise.

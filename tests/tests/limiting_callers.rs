@@ -29,6 +29,8 @@ async fn a_key_that_calls_too_often_is_told_when_to_come_again(database: Databas
         let wait: u64 = answer.header("retry-after").parse().expect("seconds");
         assert!((1..=20).contains(&wait), "{wait}");
     }
+    // An agent's tools are calls like any other.
+    mcp(&slow, HeaderMap::new()).await.refuses(429, "rate_limited");
     // Others have theirs, or none.
     for _ in 0..30 {
         admin.get("/inbox").await.is(200);
@@ -50,6 +52,11 @@ async fn a_key_without_a_rate_has_the_servers(database: Database) {
     assert!(answers.contains(&429), "{answers:?}");
 }
 
+async fn mcp(api: &Api, headers: HeaderMap) -> Answer {
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    api.anywhere(Method::POST, "/mcp", headers, Some(&ping)).await
+}
+
 async fn from(api: &Api, address: &str) -> Answer {
     let mut headers = HeaderMap::new();
     headers.insert("x-forwarded-for", address.parse().expect("a value"));
@@ -67,6 +74,9 @@ async fn wrong_keys_from_one_address_are_slowed_and_right_ones_never(database: D
     let refused = guess(20).await.refuses(429, "rate_limited");
     let wait: u64 = refused.header("retry-after").parse().expect("seconds");
     assert!((1..=3).contains(&wait), "{wait}");
+    let mut there = HeaderMap::new();
+    there.insert("x-forwarded-for", "192.0.2.1".parse().expect("a value"));
+    mcp(&admin.with_key("wpk_mcp"), there).await.refuses(429, "rate_limited");
     from(&admin, "192.0.2.1").await.is(200);
     from(&admin.with_key("wpk_x"), "192.0.2.2").await.refuses(401, "unauthorized");
     // Who sends none guesses nothing.

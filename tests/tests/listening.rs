@@ -1,10 +1,18 @@
 //! Listening: TLS of the server's own, and addresses for the API and the counters.
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, Method};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::{HeaderMap, Method, Request, Version};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
@@ -73,6 +81,16 @@ impl Certified {
         url: &str,
         own: Option<&Authority>,
     ) -> Result<TlsStream<TcpStream>, String> {
+        self.connect_with(url, own, &[b"http/1.1"]).await
+    }
+
+    /// The same, by these versions of HTTP.
+    async fn connect_with(
+        &self,
+        url: &str,
+        own: Option<&Authority>,
+        versions: &[&[u8]],
+    ) -> Result<TlsStream<TcpStream>, String> {
         let mut roots = RootCertStore::empty();
         roots.add(self.authority.0.der().clone()).expect("an authority");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -88,7 +106,7 @@ impl Certified {
                 config.with_client_auth_cert(vec![cert.der().clone()], key).expect("a certificate")
             }
         };
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = versions.iter().map(|version| version.to_vec()).collect();
         let host = url.strip_prefix("https://").unwrap_or_else(|| panic!("{url} is not TLS"));
         let stream = TcpStream::connect(host).await.expect("a connection");
         let name = ServerName::try_from("127.0.0.1").expect("a name");
@@ -138,6 +156,97 @@ async fn the_server_speaks_tls_and_nothing_else_there() {
     assert!(!refused.contains("HTTP/1.1 200"), "{refused:?}");
     let answer = certified.get(gateway.url(), "/healthz", None).await.expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200"));
+}
+
+/// A body of pieces, which ends, or of which no more comes.
+type Piecemeal = BoxBody<Bytes, Infallible>;
+
+fn pieces(first: impl Into<Bytes>, ends: bool) -> Piecemeal {
+    let first = futures_util::stream::iter([Ok(Frame::data(first.into()))]);
+    match ends {
+        true => BoxBody::new(StreamBody::new(first)),
+        false => BoxBody::new(StreamBody::new(first.chain(futures_util::stream::pending()))),
+    }
+}
+
+/// HTTP/2 over TLS, as a client negotiates it.
+async fn version_2(certified: &Certified, url: &str) -> SendRequest<Piecemeal> {
+    let stream = certified.connect_with(url, None, &[b"h2", b"http/1.1"]).await;
+    let stream = stream.expect("a connection");
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let (sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .expect("HTTP/2");
+    tokio::spawn(connection);
+    sender
+}
+
+#[tokio::test]
+async fn http_2_over_tls_has_the_same_limits() {
+    let certified = Certified::new();
+    let gateway = certified.setup().start().await;
+    let base = gateway.url();
+    let client = version_2(&certified, base).await;
+    let ask = |request: http::request::Builder, body: Piecemeal| {
+        let asked = client.clone().send_request(request.body(body).expect("a request"));
+        async move {
+            let answer = tokio::time::timeout(Duration::from_secs(50), asked).await;
+            let answer = answer.expect("in time").map_err(|error| error.to_string())?;
+            let (head, body) = answer.into_parts();
+            assert_eq!(head.version, Version::HTTP_2);
+            let body = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
+            Ok::<_, String>((head.status.as_u16(), String::from_utf8_lossy(&body).into_owned()))
+        }
+    };
+    let get = |path: &str| Request::builder().uri(format!("{base}{path}"));
+    let nothing = || pieces("", true);
+    let healthy = ask(get("/healthz"), nothing()).await.expect("an answer");
+    assert_eq!(healthy, (200, "{\"status\":\"ok\"}".to_owned()));
+    let long = format!("/healthz?{}", "x".repeat(17 * 1024));
+    assert_eq!(ask(get(&long), nothing()).await.expect("an answer").0, 414);
+    let many = (0..101).fold(get("/healthz"), |asked, n| asked.header(format!("x-{n}"), "1"));
+    assert_eq!(ask(many, nothing()).await.expect("an answer").0, 431);
+    let large = (0..5)
+        .fold(get("/healthz"), |asked, n| asked.header(format!("x-{n}"), "x".repeat(14 * 1024)));
+    // Whether HTTP/2 itself or the server refuses it, it does not come through.
+    assert!(!matches!(ask(large, nothing()).await, Ok((200..300, _))));
+    // A body that is too large, whether its length is said or not.
+    let post = || get("/api/v1/jobs").method(Method::POST);
+    let post = || post().header("authorization", format!("Bearer {}", gateway.admin_key()));
+    let large = "x".repeat(8 * 1024 * 1024 + 1);
+    let said = post().header("content-length", large.len());
+    for asked in [said, post()] {
+        let answer = ask(asked, pieces(large.clone(), true)).await;
+        assert!(matches!(&answer, Ok((413, said)) if said.contains("too_large")), "{answer:?}");
+    }
+    // A body that stops half-way is given up, and nobody else on the connection waits for it.
+    let began = Instant::now();
+    let stuck = ask(post(), pieces("{", false));
+    let other = ask(get("/healthz"), nothing());
+    let (stuck, other) = tokio::join!(stuck, async { (other.await, began.elapsed()) });
+    assert!(other.0.is_ok() && other.1 < Duration::from_secs(5), "{other:?}");
+    assert!(matches!(&stuck, Ok((408, said)) if said.contains("too_slow")), "{stuck:?}");
+    assert!(began.elapsed() > Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn who_asks_for_nothing_over_http_2_and_tls_is_let_go() {
+    let certified = Certified::new();
+    let gateway = certified.setup().start().await;
+    let silent = certified.connect_with(gateway.url(), None, &[b"h2"]).await;
+    let mut half = certified.connect_with(gateway.url(), None, &[b"h2"]).await.expect("connected");
+    // The preface, empty settings, and a head that does not end.
+    half.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.expect("sent");
+    half.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.expect("sent");
+    half.write_all(&[0, 0, 3, 1, 0, 0, 0, 0, 1, 0x82, 0x84, 0x87]).await.expect("sent");
+    for mut stream in [silent.expect("connected"), half] {
+        let ended = tokio::time::timeout(Duration::from_secs(25), async {
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer).await;
+        });
+        ended.await.expect("the connection is ended");
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ on_both!(
     a_tool_reaches_the_keys_own_tenant_and_no_other,
     both_ways_of_the_protocol_are_spoken_and_nothing_else,
     a_page_of_another_origin_may_not_call,
+    what_an_agent_publishes_knows_what_led_to_it,
 );
 
 /// One message to `/mcp`.
@@ -275,4 +276,22 @@ async fn a_page_of_another_origin_may_not_call(database: Database) {
         answer.refuses(403, "foreign_origin");
     }
     send(&gateway, key, &[("origin", gateway.url())], &ping).await.is(200);
+}
+
+async fn what_an_agent_publishes_knows_what_led_to_it(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let job = api.job().await;
+    let lease = gateway.worker("ada").wait().await;
+    let chain = lease.job["chain"].as_str().expect("a chain");
+    let arguments = json!({"type": "order.created", "data": {"id": 7}});
+    let params = json!({"name": "publish_event", "arguments": arguments});
+    let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+    for (headers, parent) in [(vec![("wakepost-chain", chain)], json!(job)), (vec![], Value::Null)]
+    {
+        let answer = send(&gateway, api.key(), &headers, &message).await.is(200).json();
+        let id = &answer["result"]["structuredContent"]["data"]["id"];
+        let path = format!("/events/{}", id.as_str().unwrap_or_else(|| panic!("{answer}")));
+        assert_eq!(api.get(&path).await.is(200).json()["parent_id"], parent);
+    }
 }

@@ -417,6 +417,41 @@ async fn a_set_up_registers_the_webhook_where_the_platform_has_a_call_for_it() {
     assert_eq!(telegram.seen("/bot7007:AAE/setWebhook").len(), 2);
 }
 
+/// Settings are changed one by one; an address that secrets go to only by those who know the secrets.
+#[tokio::test]
+async fn a_setting_that_is_not_named_stays_and_no_address_is_changed_under_kept_secrets() {
+    let gateway = Gateway::start(Database::Sqlite).await;
+    let (api, telegram) = (gateway.admin(), telegram().await);
+    let settings = json!({"bot_token": "7007:AAE", "api_url": telegram.url("")});
+    let source = api.source_with("telegram", json!({"settings": settings})).await;
+    let path = format!("/sources/{}", source.id);
+    let change = async |settings| api.patch(&path, json!({"settings": settings})).await;
+    let address = telegram.url("");
+    let kept = change(json!({"bot_username": "post_bot"})).await.is(200).json();
+    let shown = json!({"bot_token": "(secret)", "api_url": address, "bot_username": "post_bot"});
+    assert_eq!(kept["settings"], shown);
+    // Still the token that was set, and still a private address that an admin of all tenants chose.
+    api.post(&format!("{path}/setup"), json!({})).await.is(200);
+    assert_eq!(telegram.seen("/bot7007:AAE/setWebhook").len(), 1);
+
+    let elsewhere = json!({"api_url": "https://elsewhere.example"});
+    let refused = change(elsewhere).await.refuses_field("settings.api_url");
+    assert!(refused.text("detail").contains("bot_token"), "{}", refused.text("detail"));
+    change(json!({"api_url": null})).await.refuses_field("settings.api_url");
+    change(json!({"api_url": address})).await.is(200);
+    let both = json!({"bot_token": "7007:BBE", "api_url": null, "bot_username": null});
+    assert_eq!(change(both).await.is(200).json()["settings"], json!({"bot_token": "(secret)"}));
+
+    // What a tenant's operator entered is not trusted because an admin changed something beside it.
+    let acme = api.tenant("acme").await;
+    let theirs = acme.source_with("telegram", json!({"settings": settings})).await;
+    let path = format!("/sources/{}", theirs.id);
+    let beside = json!({"settings": {"bot_username": "theirs"}});
+    api.patch(&format!("{path}?tenant=acme"), beside).await.is(200);
+    acme.post(&format!("{path}/setup"), json!({})).await.is(422);
+    assert_eq!(telegram.seen("/bot7007:AAE/setWebhook").len(), 1);
+}
+
 #[tokio::test]
 async fn a_source_can_be_tried_and_says_how_it_stands() {
     let gateway = Gateway::start(Database::Sqlite).await;

@@ -9,6 +9,7 @@ use wakepost_tests::{Database, Gateway, Source, on_both, random_master_key, wake
 on_both!(
     a_rotation_under_load_that_is_killed_goes_on_and_every_body_opens,
     what_derives_from_the_server_outlives_a_rotation,
+    the_new_key_may_be_named_by_a_file_or_a_command,
 );
 
 /// More than two steps of a rotation.
@@ -130,6 +131,69 @@ async fn what_derives_from_the_server_outlives_a_rotation(database: Database) {
     gateway.restart().await;
     lease.through(&gateway.admin()).complete(json!("done")).await.is(200);
     gateway.fetch(&format!("/p/{portal}")).await.is(200);
+}
+
+async fn the_new_key_may_be_named_by_a_file_or_a_command(database: Database) {
+    let (first, second, third) = (random_master_key(), random_master_key(), random_master_key());
+    // Nodes that run know the new keys already, as previous ones.
+    let files = Files::new(&first, &format!("{second}\n{third}"));
+    files.write("second", &format!("{second}\n"));
+    files.write("third", &third);
+    let mut gateway = files.start(database).await;
+    let source = gateway.with_source("github").await;
+    let event = source.event("e-1");
+    let id = gateway.send(&source, &event).await.is(202).text("event_id");
+    let all_by = async |key: &str| {
+        let rows = counts(&gateway).await;
+        let wrapping: Vec<&Value> = rows.iter().filter(|row| row["data_keys"] != 0).collect();
+        assert_eq!(wrapping.len(), 1, "{key}: {rows:?}");
+        wrapping[0]["master_key"].as_str().expect("a name").to_owned()
+    };
+    let before = all_by("first").await;
+    let file = files.path("second");
+    let command = json!(["cat", files.path("third")]).to_string();
+    let mut seen = vec![before];
+    for args in [["--new-key-file", &file], ["--new-key-command", &command]] {
+        let rotated = gateway.run(&[], &[&["master-key", "rotate"][..], &args].concat()).await;
+        let rotated = rotated.ends_with(0);
+        let by = all_by(args[0]).await;
+        assert!(!seen.contains(&by), "{by} wraps them already");
+        assert!(rotated.stdout.contains(&format!("anew by {by}")), "{}", rotated.stdout);
+        assert!(rotated.stdout.contains("the old one may go"), "{}", rotated.stdout);
+        for key in [&first, &second, &third] {
+            assert!(!rotated.stdout.contains(key) && !rotated.stderr.contains(key));
+        }
+        seen.push(by);
+        // The server did not notice.
+        let raw = gateway.admin().get(&format!("/inbox/{id}/raw")).await.is(200);
+        assert_eq!(&raw.body[..], &event.body[..]);
+    }
+    // The old keys may go.
+    files.write("current", &third);
+    files.write("previous", &third);
+    gateway.restart().await;
+    let raw = gateway.admin().get(&format!("/inbox/{id}/raw")).await.is(200);
+    assert_eq!(&raw.body[..], &event.body[..]);
+
+    let both = ["--new-key-file", &file, "--new-key-command", &command];
+    let both =
+        gateway.run(&[], &[&["master-key", "rotate"][..], &both].concat()).await.ends_with(2);
+    assert!(both.stderr.contains("cannot be used with"), "{}", both.stderr);
+    let (nowhere, rubbish) = (files.path("nowhere"), files.path("rubbish"));
+    files.write("rubbish", "hunter2");
+    for (args, says) in [
+        (["--new-key-file", nowhere.as_str()], "nowhere"),
+        (["--new-key-file", rubbish.as_str()], "32 bytes in base64"),
+        (["--new-key-command", "cat it"], "must be a list"),
+        (["--new-key-command", "[\"sh\", \"-c\", \"echo sealed >&2; exit 3\"]"], "sealed"),
+    ] {
+        let refused = gateway.run(&[], &[&["master-key", "rotate"][..], &args].concat()).await;
+        let refused = refused.ends_with(1);
+        assert!(refused.stderr.contains(says), "{args:?}: {}", refused.stderr);
+        assert!(!refused.stderr.contains("hunter2"));
+    }
+    let rows = counts(&gateway).await;
+    assert!(rows.iter().all(|row| row["role"] == "current"), "{rows:?}");
 }
 
 #[tokio::test]

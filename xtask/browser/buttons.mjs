@@ -168,6 +168,33 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
       must((await text(page)).includes("event_id"), await text(page));
       must((await call("GET", `/inbox?source=${source}`)).data.length === 1, "it is in the inbox");
     });
+    await step(on("it is changed, and what was not touched stays"), page, async () => {
+      await call("PATCH", `/sources/${source}`, { mode: "draft", max_attempts: 7 });
+      await page.goto(`${url}/sources/${source}`);
+      await Promise.all([page.waitForNavigation(), page.click("main a.button:text-is('Change')")]);
+      await page.fill("main input[name=name]", `<b>changed</b> on ${look.name}`);
+      await page.fill("main input[name=filter]", "issues.*, push");
+      await Promise.all([page.waitForNavigation(), page.click("main form button.main")]);
+      must((await told(page)).includes("Changed"), await told(page));
+      const changed = await call("GET", `/sources/${source}`);
+      must(changed.name === `<b>changed</b> on ${look.name}` && changed.filter.length === 2, JSON.stringify(changed));
+      must(changed.mode === "draft" && changed.max_attempts === 7 && changed.has_secret, JSON.stringify(changed));
+    });
+    await step(on("settings of a provider are changed one by one"), page, async () => {
+      const slack = await call("POST", "/sources", { provider: "slack", name: "assistant", secret: "s".repeat(32), settings: { bot_token: "xoxb-1", allowed_teams: "T0ACME001" } });
+      await page.goto(`${url}/sources/${slack.id}/edit`);
+      must((await page.inputValue("main input[name='setting.bot_token']")) === "", "a secret is not shown");
+      must((await page.inputValue("main input[name='setting.allowed_teams']")) === "T0ACME001", "the others are");
+      await page.fill("main input[name='setting.allowed_teams']", "T0ACME002");
+      await Promise.all([page.waitForNavigation(), page.click("main form button.main")]);
+      const { settings } = await call("GET", `/sources/${slack.id}`);
+      must(settings.bot_token === "(secret)" && settings.allowed_teams === "T0ACME002", JSON.stringify(settings));
+      await press(page, "Set up");
+      must((await page.locator("main ol.steps li").count()) > 0, "what to do there");
+      await page.screenshot({ path: join(shots, `source-set-up-${look.name}.png`), fullPage: true });
+      await call("DELETE", `/sources/${slack.id}`);
+      await page.goto(`${url}/sources/${source}`);
+    });
     await step(on("its secret is rotated"), page, async () => {
       await press(page, "Rotate secret");
       must((await page.locator(".secret code").innerText()).length > 20, "a new secret");
@@ -197,6 +224,15 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
       await press(page, "Rotate secret");
       must((await page.locator(".secret code").innerText()).startsWith("whsec_"), "a new secret");
       await page.goto(`${url}/webhooks/${webhook.id}`);
+      await Promise.all([page.waitForNavigation(), page.click("main a.button:text-is('Change')")]);
+      must(await page.isChecked("input[value='order.created']"), "what it gets is ticked");
+      must((await page.inputValue("input[name=events]")) === "invoice.*", "or written");
+      await page.fill("main input[name=description]", "the shop");
+      await page.fill("input[name=events]", "");
+      await Promise.all([page.waitForNavigation(), page.click("main form button.main")]);
+      must((await told(page)).includes("Changed"), await told(page));
+      const changed = await call("GET", `/webhooks/${webhook.id}`);
+      must(changed.description === "the shop" && changed.events.join() === "order.created", JSON.stringify(changed));
       const status = async () => (await call("GET", `/webhooks/${webhook.id}`)).status;
       for (const [label, then] of [["Pause", "paused"], ["Resume", "active"], ["Disable", "disabled"], ["Enable", "active"]]) {
         await press(page, label);
@@ -238,9 +274,11 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
       await page.fill("details.card input[name=slug]", slug);
       await page.fill("details.card input[name=name]", "Made by hand");
       await Promise.all([page.waitForNavigation(), page.click("details.card button.main")]);
-      await press(page, "Change", { weight: "3", concurrency: "5" }, `tr:has(a:text-is("${slug}"))`);
+      await press(page, "Change", { weight: "3", concurrency: "5", bodies_days: "7" }, `tr:has(a:text-is("${slug}"))`);
       const tenant = await call("GET", `/tenants/${slug}`);
       must(tenant.weight === 3 && tenant.concurrency === 5, JSON.stringify(tenant));
+      // The column is not there on a phone, the words are.
+      must(tenant.retention.bodies_days === 7 && (await page.content()).includes("bodies 7 d"), JSON.stringify(tenant));
       await page.click(".switch > summary");
       await Promise.all([page.waitForNavigation(), page.click(`.switch a:has-text("${slug}")`)]);
       must(page.url().includes(`tenant=${slug}`), page.url());

@@ -89,7 +89,7 @@ pub use sources::{
     SourceStatus, Trial, Tried,
 };
 pub use stats::{BudgetUse, LaneStats, Limits, SourceStats, Standing, Stats, WorkerStats};
-pub use tenants::{NewTenant, Tenant, TenantChange};
+pub use tenants::{NewTenant, Retention, Tenant, TenantChange};
 pub use transport::Pieces;
 pub use verify::{Verifier, VerifyError};
 pub use watching::{Arrived, InboxEvents, JobEvent, JobEvents};

@@ -43,6 +43,8 @@ pub struct Source {
     pub warning: Option<String>,
     /// Whether it has a secret.
     pub has_secret: Option<bool>,
+    /// How old its secret is.
+    pub secret_age_days: Option<u64>,
     /// Until when the secret before the current one is accepted.
     pub previous_expires_at: Option<String>,
     /// The adapter's settings; of a secret one only [`SECRET_SETTING`].

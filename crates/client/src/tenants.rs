@@ -1,5 +1,7 @@
 //! Tenants, which an all-tenant admin key manages.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -34,8 +36,31 @@ pub struct Tenant {
     pub max_webhooks: Option<u32>,
     /// How long each attempt at a delivery waits, the first one included.
     pub retry_s: Option<Vec<u64>>,
+    /// How long its history is kept, where that is less than the server keeps it.
+    pub retention: Option<Retention>,
     /// When it was made.
     pub created_at: Option<String>,
+}
+
+/// How many days a tenant's history is kept, by kind. None: as long as the server keeps it, which is the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Retention {
+    /// Headers and bodies. They go with their event at the latest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bodies_days: Option<u32>,
+    /// Events, but for those of live work and of dead letters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events_days: Option<u32>,
+    /// Finished jobs and deliveries, their runs and effects; from their end on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs_days: Option<u32>,
+    /// Dead letters, with their event and its body; from their end on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_letters_days: Option<u32>,
+    /// Receipts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipts_days: Option<u32>,
 }
 
 /// A tenant to create.
@@ -60,6 +85,9 @@ pub struct NewTenant {
     /// How long a failed job waits, attempt by attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_s: Option<Vec<u64>>,
+    /// How long its history is kept, where that is less than the server keeps it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
 }
 
 /// What to change about a tenant. What is left out stays as it is.
@@ -92,6 +120,10 @@ pub struct TenantChange {
     /// How long each attempt at a delivery waits, the first one included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_s: Option<Vec<u64>>,
+    /// How many days its history is kept, by the names of [`Retention`]; none: as long as the server keeps it. What is
+    /// left out stays as it is.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub retention: BTreeMap<String, Option<u32>>,
     /// Fields that go back to their defaults, each with null.
     #[serde(flatten)]
     pub reset: Map<String, Value>,

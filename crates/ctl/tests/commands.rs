@@ -266,7 +266,7 @@ fn sources_create_says_what_to_paste_where() {
 fn sources_are_listed_and_shown() {
     let source = || {
         json!({"id": "src_1", "provider": "slack", "name": "team", "enabled": true,
-            "ingest_url": "https://h/in/src_1", "missing_settings": ["secret", "bot_token"],
+            "ingest_url": "https://h/in/src_1", "missing_settings": ["secret", "bot_token"], "secret_age_days": 181,
             "executor": {"kind": "exec", "name": "agent"}, "settings": {"team": "T1"}})
     };
     let server = StandIn::start(move |seen| match seen.line.as_str() {
@@ -286,6 +286,7 @@ fn sources_are_listed_and_shown() {
     ran.ends_with(0);
     assert!(ran.stdout.contains("executor        exec:agent\n"));
     assert!(ran.stdout.contains("setting         team = T1\n"));
+    assert!(ran.stdout.contains("secret          181 days old: rotate it\n"), "{}", ran.stdout);
 }
 
 #[test]
@@ -474,13 +475,16 @@ fn tenants_are_shown_and_changed() {
     let server = StandIn::start(|seen| match seen.line.as_str() {
         "GET /api/v1/tenants/acme" | "PATCH /api/v1/tenants/acme" => json_answer(
             200,
-            json!({"slug": "acme", "name": "Acme", "weight": 3, "retry_s": [0, 10], "strict_types": true}),
+            json!({"slug": "acme", "name": "Acme", "weight": 3, "retry_s": [0, 10], "strict_types": true,
+                "retention": {"bodies_days": 7, "dead_letters_days": 14}}),
         ),
         other => panic!("{other}"),
     });
     let shown = webhookctl(&server.url).args(["tenants", "show", "acme"]).run();
     shown.ends_with(0);
     assert!(shown.stdout.contains("retries         0, 10 s"), "{}", shown.stdout);
+    let keeps = "keeps           bodies 7 d, dead letters 14 d";
+    assert!(shown.stdout.contains(keeps), "{}", shown.stdout);
     let change = ["tenants", "update", "acme", "--weight", "3", "--retry-s", "0,10"];
     let changed = webhookctl(&server.url).args(change).args(["--reset", "concurrency"]).run();
     changed.ends_with(0);
@@ -488,6 +492,12 @@ fn tenants_are_shown_and_changed() {
         server.seen()[1].body,
         json!({"weight": 3, "retry_s": [0, 10], "concurrency": null})
     );
+    let keep = ["tenants", "update", "acme", "--bodies-days", "7", "--reset", "events-days"];
+    webhookctl(&server.url).args(keep).run().ends_with(0);
+    let kept = json!({"retention": {"bodies_days": 7, "events_days": null}});
+    assert_eq!(server.seen()[2].body, kept);
+    let both = ["tenants", "update", "acme", "--bodies-days", "7", "--reset", "bodies-days"];
+    webhookctl(&server.url).args(both).run().ends_with(2);
     webhookctl(&server.url).args(["tenants", "update", "acme"]).run().ends_with(2);
     let both = ["tenants", "update", "acme", "--weight", "3", "--reset", "weight"];
     webhookctl(&server.url).args(both).run().ends_with(2);

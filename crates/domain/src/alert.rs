@@ -36,7 +36,7 @@ pub enum AlertKind {
     SourceFailing = 7,
     /// Requests came again that nobody should be able to send.
     SuspiciousReplays = 8,
-    /// A webhook's secret is old.
+    /// A webhook's or a source's secret is old.
     SecretAge = 9,
 }
 
@@ -73,6 +73,45 @@ impl AlertKind {
             AlertKind::SourceFailing => "source_failing",
             AlertKind::SuspiciousReplays => "suspicious_replays",
             AlertKind::SecretAge => "secret_age",
+        }
+    }
+
+    /// From what on it is wrong, as people say it; none where anything at all is.
+    pub fn threshold_text(self, threshold: f64) -> Option<String> {
+        match self {
+            AlertKind::DeliverySuccess | AlertKind::FirstAttempt => {
+                let percent = (threshold * 1000.0).round() / 10.0;
+                Some(format!("{percent} %"))
+            }
+            AlertKind::DeliveryP50 | AlertKind::DeliveryP99 => Some(format!("{threshold} ms")),
+            AlertKind::SecretAge => Some(format!("{threshold} days")),
+            AlertKind::CircuitOpen => None,
+            AlertKind::DeadLetters
+            | AlertKind::RetryQueue
+            | AlertKind::SourceFailing
+            | AlertKind::SuspiciousReplays => Some(threshold.to_string()),
+        }
+    }
+}
+
+/// What happened to an alert that somebody must be told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It fired.
+    Fired,
+    /// It got worse.
+    Escalated,
+    /// It is over.
+    Resolved,
+}
+
+impl Change {
+    /// The word clients see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Change::Fired => "fired",
+            Change::Escalated => "escalated",
+            Change::Resolved => "resolved",
         }
     }
 }
@@ -166,8 +205,8 @@ pub struct SeenWebhook {
     pub secret_days: Option<u64>,
 }
 
-/// A source whose jobs fail.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A source, as far as alerts look at it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SeenSource {
     /// Its id.
     pub id: String,
@@ -177,6 +216,8 @@ pub struct SeenSource {
     pub failures: u64,
     /// How many dead letters it made in ten minutes, of those that were not dealt with.
     pub dead_letters: u64,
+    /// How old its secret is; `None` if it is disabled or has none.
+    pub secret_days: Option<u64>,
 }
 
 /// What a look found.
@@ -192,7 +233,7 @@ pub struct Evidence {
     pub retrying: u64,
     /// Webhooks.
     pub webhooks: Vec<SeenWebhook>,
-    /// Sources whose jobs fail.
+    /// Sources whose jobs fail, or whose secret is old.
     pub sources: Vec<SeenSource>,
     /// Suspicious repeats in the window.
     pub suspicious: u64,
@@ -274,7 +315,7 @@ pub fn findings(seen: &Evidence, rules: &Thresholds) -> Vec<Finding> {
         });
     }
     found.extend(seen.webhooks.iter().flat_map(|webhook| of_webhook(webhook, rules)));
-    found.extend(seen.sources.iter().filter_map(|source| of_source(source, rules)));
+    found.extend(seen.sources.iter().flat_map(|source| of_source(source, rules)));
     if seen.suspicious >= rules.suspicious {
         found.push(Finding {
             kind: AlertKind::SuspiciousReplays,
@@ -360,20 +401,28 @@ fn of_webhook(webhook: &SeenWebhook, rules: &Thresholds) -> impl Iterator<Item =
         value: 1.0,
         threshold: 0.0,
     });
-    let old = secret_days.filter(|days| *days > rules.secret_days).map(|days| Finding {
+    open.into_iter().chain(old_secret(id, name, *secret_days, rules))
+}
+
+fn old_secret(id: &str, name: &str, days: Option<u64>, rules: &Thresholds) -> Option<Finding> {
+    days.filter(|days| *days > rules.secret_days).map(|days| Finding {
         kind: AlertKind::SecretAge,
-        subject: id.clone(),
+        subject: id.to_owned(),
         severity: Severity::Warning,
         title: "A secret is old".to_owned(),
         detail: format!("The secret of {name} is {days} days old: rotate it."),
         value: days as f64,
         threshold: rules.secret_days as f64,
-    });
-    open.into_iter().chain(old)
+    })
 }
 
-fn of_source(source: &SeenSource, rules: &Thresholds) -> Option<Finding> {
-    let SeenSource { id, name, failures, dead_letters } = source;
+fn of_source(source: &SeenSource, rules: &Thresholds) -> impl Iterator<Item = Finding> {
+    let SeenSource { id, name, secret_days, .. } = source;
+    failing(source, rules).into_iter().chain(old_secret(id, name, *secret_days, rules))
+}
+
+fn failing(source: &SeenSource, rules: &Thresholds) -> Option<Finding> {
+    let SeenSource { id, name, failures, dead_letters, .. } = source;
     let (value, threshold, detail) = if *dead_letters >= rules.source_dead_letters {
         let detail = format!("{dead_letters} jobs of {name} became dead letters in ten minutes.");
         (*dead_letters, rules.source_dead_letters, detail)
@@ -533,14 +582,22 @@ mod tests {
             name: id.to_owned(),
             failures,
             dead_letters,
+            secret_days: None,
         };
+        let aged = |id: &str, days| SeenSource { secret_days: Some(days), ..source(id, 0, 0) };
         let seen = Evidence {
             webhooks: vec![
                 webhook("a", true, Some(181)),
                 webhook("b", false, Some(180)),
                 webhook("c", false, None),
             ],
-            sources: vec![source("s", 5, 0), source("t", 4, 2), source("u", 0, 3)],
+            sources: vec![
+                source("s", 5, 0),
+                source("t", 4, 2),
+                source("u", 0, 3),
+                aged("v", 180),
+                aged("w", 181),
+            ],
             ..Evidence::default()
         };
         let found = findings(&seen, &Thresholds::default());
@@ -550,8 +607,20 @@ mod tests {
             ("secret_age", "a"),
             ("source_failing", "s"),
             ("source_failing", "u"),
+            ("secret_age", "w"),
         ];
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_threshold_is_said_in_its_unit() {
+        let said = |kind: AlertKind, threshold| kind.threshold_text(threshold).unwrap_or_default();
+        assert_eq!(said(AlertKind::DeliverySuccess, 0.99), "99 %");
+        assert_eq!(said(AlertKind::FirstAttempt, 0.995), "99.5 %");
+        assert_eq!(said(AlertKind::DeliveryP99, 5000.0), "5000 ms");
+        assert_eq!(said(AlertKind::DeadLetters, 100.0), "100");
+        assert_eq!(said(AlertKind::SecretAge, 180.0), "180 days");
+        assert_eq!(AlertKind::CircuitOpen.threshold_text(0.0), None);
     }
 
     #[test]

@@ -69,6 +69,8 @@ pub struct Event {
     pub signature: Option<i64>,
     /// Which part of a request it is, where the request told of several events.
     pub part: Option<Part>,
+    /// The trace it goes on with; none: it begins one of its own.
+    pub trace: Option<String>,
 }
 
 /// One of several events that a single request told of. The request is stored once for all of them.

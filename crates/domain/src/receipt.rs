@@ -228,6 +228,7 @@ mod tests {
             remote_addr: Some("192.0.2.1".into()),
             latency_us: 1,
             part: None,
+            trace: None,
             signature: Some(5),
         }
     }

@@ -31,6 +31,8 @@ pub struct Source {
     pub config: SourceConfig,
     /// What must never be shown.
     pub secrets: SourceSecrets,
+    /// When the secret was made that its requests are verified with; without meaning while it has none.
+    pub secret_made_at: Timestamp,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it was last changed.
@@ -41,6 +43,14 @@ impl Source {
     /// When a change made now counts as made: two within a millisecond must still differ.
     pub fn changed_at(&self, now: Timestamp) -> Timestamp {
         now.max(Timestamp::from_millis(self.updated_at.as_millis() + 1))
+    }
+
+    /// Takes a secret, and answers the one before. The one it has, given again, is no younger for that.
+    pub fn take_secret(&mut self, secret: String, now: Timestamp) -> Option<String> {
+        if self.secrets.current.as_ref() != Some(&secret) {
+            self.secret_made_at = now;
+        }
+        self.secrets.current.replace(secret)
     }
 }
 
@@ -259,6 +269,26 @@ mod tests {
         assert!(matches("issues.opened", "issues.opened"));
         assert!(!matches("issues.opened", "issues.opened.again"));
         assert!(!matches("", "x"));
+    }
+
+    #[test]
+    fn a_secret_is_as_old_as_when_it_was_first_taken() {
+        let at = Timestamp::from_millis;
+        let mut source = Source {
+            id: SourceId::from_bytes([0; 16]),
+            tenant: TenantId::DEFAULT,
+            provider: String::new(),
+            config: SourceConfig::default(),
+            secrets: SourceSecrets::default(),
+            secret_made_at: at(0),
+            created_at: at(0),
+            updated_at: at(0),
+        };
+        assert_eq!(source.take_secret("a".into(), at(1)), None);
+        assert_eq!(source.take_secret("a".into(), at(2)), Some("a".into()));
+        assert_eq!(source.secret_made_at, at(1));
+        assert_eq!(source.take_secret("b".into(), at(3)), Some("a".into()));
+        assert_eq!((source.secret_made_at, source.secrets.current), (at(3), Some("b".into())));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::executor::Executor;
+use crate::retention::Ages;
 use crate::time::Timestamp;
 
 /// A tenant's number in the database. Clients know it by its slug.
@@ -65,9 +66,26 @@ pub struct TenantSettings {
     /// How long each attempt at a delivery waits, the first one included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_s: Option<Vec<u64>>,
+    /// How long its history is kept, where that is less than the server keeps it.
+    #[serde(skip_serializing_if = "Ages::is_empty")]
+    pub retention: Ages,
+    /// Events or their work from before this may be gone, by an age that was changed since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gone_before: Option<Timestamp>,
 }
 
 impl TenantSettings {
+    /// Sets how long history is kept, and remembers what may be gone by then.
+    pub fn keep_for(&mut self, retention: Ages, now: Timestamp) {
+        self.gone_before = self.whole_since(now);
+        self.retention = retention;
+    }
+
+    /// From when on every event has its work: before, one of them may have gone by the tenant's own ages.
+    pub fn whole_since(&self, now: Timestamp) -> Option<Timestamp> {
+        self.retention.whole_since(now).max(self.gone_before)
+    }
+
     /// The tenant's weight in turns, at least one.
     pub fn turn_weight(&self) -> u32 {
         self.weight.unwrap_or(1).max(1)
@@ -90,6 +108,22 @@ pub fn is_slug(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::retention::days_before;
+
+    #[test]
+    fn what_an_age_took_is_remembered_when_the_age_is_raised() {
+        let now = Timestamp::from_millis(1_800_000_000_000);
+        let mut settings = TenantSettings::default();
+        settings.keep_for(Ages { bodies_days: Some(1), ..Ages::default() }, now);
+        assert_eq!(settings.whole_since(now), None, "a body may always be gone");
+        settings
+            .keep_for(Ages { runs_days: Some(3), events_days: Some(7), ..Ages::default() }, now);
+        assert_eq!(settings.whole_since(now), Some(days_before(now, 3)));
+        settings.keep_for(Ages::default(), now);
+        assert_eq!(settings.whole_since(now), Some(days_before(now, 3)));
+        let later = now.after(Duration::from_secs(30 * 24 * 3600));
+        assert_eq!(settings.whole_since(later), Some(days_before(now, 3)));
+    }
 
     #[test]
     fn slugs_are_plain() {

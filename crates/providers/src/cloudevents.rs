@@ -114,6 +114,10 @@ impl Provider for CloudEvents {
         Generic.generate_secret(settings, entropy)
     }
 
+    fn is_public(&self, secret: &str, settings: &Settings) -> bool {
+        Generic.is_public(secret, settings)
+    }
+
     fn sample_keys(&self, settings: &Settings, entropy: &dyn Entropy) -> Keys {
         Generic.sample_keys(settings, entropy)
     }

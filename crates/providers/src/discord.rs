@@ -121,6 +121,10 @@ impl Provider for Discord {
         })
     }
 
+    fn is_public(&self, _: &str, _: &Settings) -> bool {
+        true
+    }
+
     fn sample_keys(&self, _: &Settings, entropy: &dyn Entropy) -> Keys {
         let signs = standard::generate_private_key(entropy);
         let pair = signature::ed25519_pair(&signs).expect("a private key just made is sound");

@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use serde_json::Value;
+use wakepost_domain::failure;
 
 use crate::payload::text_at;
 use crate::registration::{Answered, ApiCall};
@@ -54,14 +55,8 @@ impl Failure {
         let said: Value = serde_json::from_slice(answered.body).unwrap_or_default();
         let words = ["/error/message", "/message", "/error_description", "/error"];
         let words = words.into_iter().find_map(|pointer| text_at(&said, pointer));
-        let error = match words {
-            Some(words) => {
-                let words: String = words.chars().take(SAID_CHARS_MAX).collect();
-                format!("{label} answered {}: {words}", status.as_u16())
-            }
-            None => format!("{label} answered {}", status.as_u16()),
-        };
-        Failure { error, retryable }
+        let words: String = words.unwrap_or_default().chars().take(SAID_CHARS_MAX).collect();
+        Failure { error: failure::answered(label, status.as_u16(), &words), retryable }
     }
 }
 

@@ -66,7 +66,7 @@ pub use provider::{Answer, Facts, Keys, Provider, SecretNeed, SignedHeader};
 pub use registration::{Answered, ApiCall, Registered, Registering, Registration};
 pub use reply::{
     MailTls, Mailed, Outgoing, OutgoingMail, Replies, ReplyError, ReplyExchange, ReplyFailure,
-    ReplyStep,
+    ReplyStep, To,
 };
 pub use request::{Request, SignedRequest};
 pub use sample::Sample;

@@ -165,6 +165,16 @@ pub trait Provider: Send + Sync {
         Ok(())
     }
 
+    /// Whether what verifies its requests is no secret: the public half of a pair.
+    fn is_public(&self, _secret: &str, _settings: &Settings) -> bool {
+        false
+    }
+
+    /// An error where a setting cannot be what this provider uses.
+    fn check_settings(&self, _settings: &Settings) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
     /// Whether it does without this setting, given the others.
     fn does_without(&self, _setting: &str, _settings: &Settings) -> bool {
         false
@@ -178,6 +188,7 @@ pub trait Provider: Send + Sync {
     ) -> Result<Vec<String>, ConfigError> {
         let mut missing = settings::missing(self.settings(), settings)?;
         missing.retain(|name| !self.does_without(name, settings));
+        self.check_settings(settings)?;
         match secret.filter(|secret| !secret.is_empty()) {
             Some(secret) => self.check_secret(secret, settings)?,
             None => missing.insert(0, "secret".to_owned()),

@@ -63,6 +63,10 @@ impl Provider for StandardWebhooks {
         })
     }
 
+    fn is_public(&self, secret: &str, _: &Settings) -> bool {
+        matches!(Key::read(secret), Ok(Key::Public(_)))
+    }
+
     fn generate_secret(&self, _: &Settings, entropy: &dyn Entropy) -> Option<String> {
         Some(standard::generate_secret(entropy))
     }

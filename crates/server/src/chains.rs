@@ -1,9 +1,10 @@
 //! Chains: agents that call agents. What an agent was given comes back with what it asks for, and so a new job
-//! knows which job led to it, how many did, and which trace it belongs to.
+//! knows which job led to it, how many did, and which trace it belongs to; and so does an event that it publishes.
 //!
 //! Nothing here refuses a request: a value that is broken, forged or another tenant's says nothing.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
+use wakepost_domain::lease::run_id;
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, TenantId, Ulid, WorkId};
 use wakepost_store::Result;
@@ -55,6 +56,36 @@ pub async fn lineage(
     }))
 }
 
+/// Where an event that is published comes from.
+#[derive(Debug, Clone, Default)]
+pub struct Origin {
+    /// The job whose agent publishes it.
+    pub job: Option<String>,
+    /// The trace it goes on with; none: it begins one.
+    pub trace: Option<String>,
+    /// The span of that trace that it comes of.
+    pub span: Option<[u8; 8]>,
+}
+
+/// Where what this request publishes comes from. It goes on with the trace that the request says, or else with that of
+/// the job: unlike a new job it makes no next one, and so needs no trace of its own.
+pub async fn origin(context: &Context, tenant: TenantId, headers: &HeaderMap) -> Result<Origin> {
+    let lineage = lineage(context, tenant, headers).await?;
+    let job = lineage.and_then(|lineage| lineage.parent_id);
+    if let Some((trace, span)) = given(headers) {
+        return Ok(Origin { job, trace: Some(hex::encode(trace)), span: Some(span) });
+    }
+    let id = job.as_deref().and_then(|text| WorkId::parse(text, WorkKind::Job).ok());
+    let row = match id {
+        Some(id) => context.store.work(tenant, id).await?,
+        None => None,
+    };
+    let trace = row.as_ref().map(|row| trace_id(row.meta.trace.as_deref(), row.event, row.id));
+    // Its latest run, which is the one that calls unless that comes late.
+    let run = row.and_then(|row| Some(run_id(row.id, row.fence, row.started_at?)));
+    Ok(Origin { job, trace, span: run.map(|run| span_of(&run.to_bytes())) })
+}
+
 /// The job whose trace this is: the latest of the event with these bits, or the job with them.
 async fn job_of(context: &Context, tenant: TenantId, trace: [u8; 16]) -> Result<Option<WorkRow>> {
     let bits = Ulid::from_bytes(trace);
@@ -64,6 +95,12 @@ async fn job_of(context: &Context, tenant: TenantId, trace: [u8; 16]) -> Result<
     }
     let job = context.store.work(tenant, WorkId(bits)).await?;
     Ok(job.filter(|row| row.kind == WorkKind::Job))
+}
+
+/// Those of a request's headers that say what led to it.
+pub fn of(headers: &HeaderMap) -> HeaderMap {
+    let names = [CHAIN, TRACEPARENT].map(HeaderName::from_static);
+    names.into_iter().filter_map(|name| Some((name.clone(), headers.get(name)?.clone()))).collect()
 }
 
 /// The trace and the span that these headers go on with, if they say so.
@@ -105,8 +142,13 @@ pub fn trace_id(given: Option<&str>, event: Option<EventId>, work: WorkId) -> St
 /// What a run goes on with: the span is the run's.
 pub fn traceparent(item: &Claimed) -> String {
     let trace = trace_id(item.meta.trace.as_deref(), item.event, item.ticket.work);
-    let span = item.ticket.run_id().to_bytes();
-    format!("00-{trace}-{}-01", hex::encode(&span[8..]))
+    let span = span_of(&item.ticket.run_id().to_bytes());
+    format!("00-{trace}-{}-01", hex::encode(span))
+}
+
+/// The id of the span of an event or a run: the half of its id that is chance.
+pub fn span_of(id: &[u8; 16]) -> [u8; 8] {
+    id[8..].try_into().expect("half of 16 bytes")
 }
 
 /// What its agent passes on.

@@ -163,6 +163,11 @@ impl Directory {
         Ok(self.tenants().await?.by_slug.get(slug).cloned())
     }
 
+    /// All tenants.
+    pub async fn all_tenants(&self) -> Result<Vec<Arc<Tenant>>> {
+        Ok(self.tenants().await?.by_id.values().cloned().collect())
+    }
+
     async fn tenants(&self) -> Result<Arc<Tenants>> {
         if let Some(found) = self.tenants.get(&()) {
             return Ok(found);

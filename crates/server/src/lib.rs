@@ -3,6 +3,7 @@
 //! Data moves one way: edge → ledger → queue → executor → outside, and every handover is one transaction.
 //! [`app`] is the only place that connects things; nothing else knows it is there.
 
+pub mod alert_posts;
 pub mod api;
 pub mod app;
 pub mod backfilling;
@@ -39,4 +40,5 @@ mod to_the_end;
 pub mod tokens;
 pub mod view;
 pub mod webhooks;
+pub mod within;
 pub mod workers;

@@ -204,7 +204,7 @@ fn too_large(request: &Request<Incoming>) -> Option<StatusCode> {
         request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     if uri > URI_BYTES_MAX {
         Some(StatusCode::URI_TOO_LONG)
-    } else if headers > HEADER_BYTES_MAX {
+    } else if headers > HEADER_BYTES_MAX || request.headers().len() > HEADERS_MAX {
         Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
     } else {
         None

@@ -24,6 +24,7 @@ use wakepost_store::moves::{
 use wakepost_store::vault::Slot;
 use wakepost_store::{Result, StoreError};
 
+use crate::chains::Origin;
 use crate::context::Context;
 use crate::directory::Catalogue;
 use crate::telemetry::story;
@@ -74,8 +75,8 @@ pub struct Batch {
     pub items: Vec<Publication>,
     /// The caller's key for the whole call.
     pub call_key: Option<String>,
-    /// The job whose agent publishes them.
-    pub parent: Option<String>,
+    /// Where they come from.
+    pub origin: Origin,
     /// The id of the only event, if it has one already.
     pub id: Option<EventId>,
 }
@@ -190,7 +191,7 @@ pub async fn publish(
     let new = published.iter().filter(|published| !published.repeated).count() as u64;
     context.metrics.published.inc_by(new);
     for Published { id, deliveries, .. } in published.iter().filter(|one| !one.repeated) {
-        story::published(context, tenant, *id, *deliveries);
+        story::published(context, tenant, *id, *deliveries, &batch.origin);
     }
     context.tally.note(tenant.id, context.now(), |figures| figures.count(Figure::Published, new));
     Ok(published)
@@ -260,7 +261,7 @@ async fn new_event(
         dedup_key: item.dedup_key.clone().unwrap_or_else(|| id.to_string()),
         route: Route::Published,
         verified: true,
-        subject: batch.parent.as_ref().map(|job| format!("wakepost:job:{job}")),
+        subject: batch.origin.job.as_ref().map(|job| format!("wakepost:job:{job}")),
         thread: None,
         occurred_at: item.deliver_at,
         received_at: now,
@@ -270,6 +271,7 @@ async fn new_event(
         latency_us: 0,
         signature: None,
         part: None,
+        trace: batch.origin.trace.clone(),
     };
     let receipt = NewReceipt {
         id: ReceiptId(context.new_id()),
@@ -302,7 +304,7 @@ fn delivery(
     event: EventId,
 ) -> NewDelivery {
     let mut made = first_delivery(tenant, webhook, event, item.order_key.as_deref());
-    made.parent_id = batch.parent.clone();
+    made.parent_id = batch.origin.job.clone();
     made.run_at = made.run_at.max(item.deliver_at);
     made
 }
@@ -375,7 +377,7 @@ pub async fn tell(
         order_key: None,
         deliver_at: None,
     };
-    let batch = Batch { items: vec![item], call_key: None, parent: None, id: None };
+    let batch = Batch { items: vec![item], call_key: None, origin: Origin::default(), id: None };
     match publish(context, tenant, batch).await {
         Ok(_) | Err(StoreError::Mismatch(_)) => Ok(()),
         Err(error) => Err(error),

@@ -1,5 +1,5 @@
-//! Replies: what a job says on the platform its event came from. Each is a work item of its own, made here and
-//! sent by `executors/reply.rs`.
+//! Replies: what a job says on the platform its event came from, and what the gateway says in a channel of its own
+//! accord. Each is a work item of its own, made here and sent by `executors/reply.rs`.
 
 use std::sync::Arc;
 
@@ -27,8 +27,19 @@ pub struct Reply {
     pub text: String,
     /// Where.
     pub place: Place,
-    /// The event that is answered: the last that the job was about when it spoke.
-    pub answers: EventId,
+    /// To whom.
+    #[serde(flatten)]
+    pub to: Whom,
+}
+
+/// To whom a reply goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Whom {
+    /// Whoever sent this event: the last that the job was about when it spoke.
+    Answers(EventId),
+    /// This channel of the source's platform, in answer to nothing.
+    Channel(String),
 }
 
 /// Where a reply goes on its thread.
@@ -96,28 +107,11 @@ pub async fn new(
 ) -> Result<(NewWork, Arc<Lane>)> {
     let events = context.store.events_of_work(job.tenant, job.id).await?;
     let answers = events.last().copied().or(job.event).ok_or(StoreError::NotFound)?;
-    let reply = Reply { text, place, answers };
-    let key = LaneKey {
-        tenant: job.tenant,
-        kind: WorkKind::Reply,
-        priority: Priority::Interactive,
-        origin: Some(live.source.id.0),
-        name: "reply".to_owned(),
-        executor: None,
-    };
-    let lane = context.directory.lane(key).await?;
-    let id = WorkId(context.new_id());
-    let plain = serde_json::to_vec(&reply).expect("a reply is plain data");
+    let reply = Reply { text, place, to: Whom::Answers(answers) };
     let job_id = job.id.text(job.kind);
+    let (item, lane) = item(context, live, &reply).await?;
     let item = NewWork {
-        id,
-        tenant: job.tenant,
-        kind: WorkKind::Reply,
-        lane: lane.id,
-        run_at: None,
-        max_attempts: REPLY_ATTEMPTS as i32,
         event: job.event,
-        scope: None,
         subject: job.subject.clone(),
         order: Some(OrderKey::of_replies(job.tenant, job.id)),
         meta: WorkMeta {
@@ -128,6 +122,41 @@ pub async fn new(
             mode: job.meta.mode,
             ..WorkMeta::default()
         },
+        ..item
+    };
+    Ok((item, lane))
+}
+
+/// A new reply through a source, about nothing yet, and where it will wait.
+pub async fn item(
+    context: &Context,
+    live: &LiveSource,
+    reply: &Reply,
+) -> Result<(NewWork, Arc<Lane>)> {
+    let tenant = live.source.tenant;
+    let key = LaneKey {
+        tenant,
+        kind: WorkKind::Reply,
+        priority: Priority::Interactive,
+        origin: Some(live.source.id.0),
+        name: "reply".to_owned(),
+        executor: None,
+    };
+    let lane = context.directory.lane(key).await?;
+    let id = WorkId(context.new_id());
+    let plain = serde_json::to_vec(reply).expect("a reply is plain data");
+    let item = NewWork {
+        id,
+        tenant,
+        kind: WorkKind::Reply,
+        lane: lane.id,
+        run_at: None,
+        max_attempts: REPLY_ATTEMPTS as i32,
+        event: None,
+        scope: None,
+        subject: None,
+        order: None,
+        meta: WorkMeta::default(),
         input: Some(live.key.seal(Slot::Input(id), &plain)),
         dedup: None,
     };
@@ -136,7 +165,24 @@ pub async fn new(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use wakepost_domain::Ulid;
+
     use super::*;
+
+    #[test]
+    fn a_reply_is_kept_with_whom_it_is_for_beside_what_it_says() {
+        let event = EventId(Ulid::MIN);
+        let kept = |to| Reply { text: "Done.".to_owned(), place: Place::Last, to };
+        for (reply, field, value) in [
+            (kept(Whom::Answers(event)), "answers", event.to_string()),
+            (kept(Whom::Channel("C1".to_owned())), "channel", "C1".to_owned()),
+        ] {
+            let text = serde_json::to_value(&reply).unwrap();
+            assert_eq!(text, json!({"text": "Done.", "place": "last", field: value}));
+            assert_eq!(serde_json::from_value::<Reply>(text).unwrap(), reply);
+        }
+    }
 
     #[test]
     fn the_last_word_takes_an_interim_place_and_no_other() {

@@ -203,6 +203,11 @@ described! {
             .description(Some("What becomes of work beyond it: it waits for the next day, or is held.")))
         .additional_properties(Some(AdditionalProperties::FreeForm(false)))
         .description(Some("What a source may use on one day, in UTC. At least one of the first two is set."));
+    Retention: kept(Type::Integer.into(), "How many days history is kept, by kind, where that is less than the server keeps it.");
+    RetentionChange: kept(
+        SchemaType::from_iter([Type::Integer, Type::Null]),
+        "Days, by kind of history; at most the server's. A kind that is left out stays as it is; `null`: as the server says.",
+    );
     Executor: OneOfBuilder::new()
         .item(executor("pull", None))
         .item(executor("http", Some("url")))
@@ -220,6 +225,31 @@ described! {
             "Who runs a job: a worker that asks for it, a URL, a command of wakepost.toml, or one of the last two \
              within a request that the server sends to itself.",
         ));
+}
+
+/// Days by kind of history.
+fn kept(days: SchemaType, description: &str) -> ObjectBuilder {
+    let days = |about: &str| {
+        let days = ObjectBuilder::new().schema_type(days.clone()).minimum(Some(1.0));
+        days.maximum(Some(f64::from(u32::MAX))).description(Some(about))
+    };
+    ObjectBuilder::new()
+        .property(
+            "bodies_days",
+            days("Headers and bodies. They go with their event at the latest."),
+        )
+        .property("events_days", days("Events, but for those of live work and of dead letters."))
+        .property(
+            "runs_days",
+            days("Finished jobs and deliveries, their runs and effects; from their end on."),
+        )
+        .property(
+            "dead_letters_days",
+            days("Dead letters, with their event and its body; from their end on."),
+        )
+        .property("receipts_days", days("Receipts."))
+        .additional_properties(Some(AdditionalProperties::FreeForm(false)))
+        .description(Some(description))
 }
 
 /// What every text begins as.

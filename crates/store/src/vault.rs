@@ -14,7 +14,7 @@ use wakepost_domain::{EventId, RunId, ScheduleId, SourceId, TenantId, Ulid, Webh
 use zeroize::Zeroizing;
 
 use crate::error::{Result, StoreError};
-use crate::moves::{DataKeyRow, DataKeys, Rewrap, WrappedKey};
+use crate::moves::{DataKeyRow, DataKeys, Rewrap, SealedRow, WrappedKey};
 use crate::xaes::{NONCE, TAG, Xaes};
 
 const VERSION: u8 = 1;
@@ -85,6 +85,18 @@ pub enum Slot<'a> {
     WebhookSecrets(WebhookId),
     /// How exactly a run went.
     RunDetail(RunId),
+}
+
+impl fmt::Display for Slot<'_> {
+    /// For operators: what it is, of which row.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Slot::Content(id) => write!(f, "the body of {id}"),
+            Slot::SourceSecrets(id) => write!(f, "the secrets of {id}"),
+            Slot::WebhookSecrets(id) => write!(f, "the secrets of {id}"),
+            other => write!(f, "{other:?}"),
+        }
+    }
 }
 
 impl Slot<'_> {
@@ -395,16 +407,60 @@ impl Vault {
     }
 }
 
+/// No master key has this name: all keys are wrapped by others.
+const NOBODY: MasterKeyId = MasterKeyId([0; 8]);
+
 /// Whose keys none of the master keys opens, of at most `limit` keys.
 pub async fn unopened(
     store: &(dyn DataKeys + Send + Sync),
     keys: &MasterKeys,
     limit: u32,
 ) -> Result<Vec<TenantId>> {
-    // No key has this name, so all are asked for.
-    let rows = store.wrapped_by_others(MasterKeyId([0; 8]), i32::MIN, limit).await?;
+    let rows = store.wrapped_by_others(NOBODY, i32::MIN, limit).await?;
     let closed = |row: &DataKeyRow| keys.unwrap(row.tenant, &row.wrapped).is_err();
     Ok(rows.into_iter().filter(closed).map(|row| row.tenant).collect())
+}
+
+/// What became of records that were opened to see whether they do.
+#[derive(Debug, Default)]
+pub struct Sampled {
+    /// How many records were tried.
+    pub records: u64,
+    /// Those that the key of their tenant does not open, though a master key opens that.
+    pub closed: Vec<(TenantId, Slot<'static>)>,
+}
+
+/// How many keys' records are read at a time.
+const SAMPLE_STEP: u32 = 20;
+
+/// Opens some records of every tenant, of at most `limit` tenants: a key that is not the one they were sealed with, or a
+/// record that is damaged, is else found by whoever reads it first.
+pub async fn sample(
+    store: &(dyn DataKeys + Send + Sync),
+    keys: &MasterKeys,
+    entropy: &Arc<dyn Entropy>,
+    limit: u32,
+) -> Result<Sampled> {
+    let (mut sampled, mut after, mut left) = (Sampled::default(), i32::MIN, limit);
+    while left > 0 {
+        let rows = store.wrapped_by_others(NOBODY, after, SAMPLE_STEP.min(left)).await?;
+        let Some(last) = rows.last() else { break };
+        (after, left) = (last.number, left.saturating_sub(rows.len() as u32));
+        let opened = rows.into_iter().filter_map(|DataKeyRow { number, tenant, wrapped }| {
+            let plain = keys.unwrap(tenant, &wrapped).ok()?;
+            let cipher = Xaes::new(&plain);
+            Some((tenant, TenantKey { tenant, number, cipher, entropy: entropy.clone() }))
+        });
+        let opened: HashMap<TenantId, TenantKey> = opened.collect();
+        let found = store.sealed_by(opened.keys().copied().collect()).await?;
+        for SealedRow { tenant, slot, record } in found {
+            sampled.records += 1;
+            if opened.get(&tenant).is_none_or(|key| key.open(slot, &record).is_err()) {
+                sampled.closed.push((tenant, slot));
+            }
+        }
+    }
+    Ok(sampled)
 }
 
 /// What a rotation did.

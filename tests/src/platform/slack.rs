@@ -74,6 +74,18 @@ impl Slack {
         messages.filter(in_thread).filter(|message| message.user == BOT_USER).cloned().collect()
     }
 
+    /// The app is in a channel from now on.
+    pub fn joins(&mut self, channel: &str) {
+        self.channels.entry(channel.to_owned()).or_default();
+    }
+
+    /// What the app said in a channel itself, in order.
+    pub fn posted(&self, channel: &str) -> Vec<SlackMessage> {
+        let messages = self.channels.get(channel).into_iter().flatten();
+        let is_own = |message: &&SlackMessage| message.user == BOT_USER;
+        messages.filter(is_own).filter(|message| message.thread_ts.is_none()).cloned().collect()
+    }
+
     fn post(&mut self, arguments: &Arguments, violations: &mut Violations) -> Result<Value, Error> {
         const CALL: &str = "chat.postMessage";
         const KNOWN: &[&str] = &[

@@ -24,6 +24,7 @@ pub mod profiles;
 mod replaying;
 mod resetting;
 pub mod schedules;
+pub mod secret_age;
 pub mod sources;
 pub mod stats;
 pub mod tenants;

@@ -128,6 +128,10 @@ impl Provider for Generic {
         })
     }
 
+    fn is_public(&self, _: &str, settings: &Settings) -> bool {
+        Plan::read(settings).is_ok_and(|plan| matches!(plan.algorithm, Algorithm::Ed25519))
+    }
+
     fn generate_secret(&self, settings: &Settings, entropy: &dyn Entropy) -> Option<String> {
         match Plan::read(settings).ok()?.algorithm {
             Algorithm::Hmac(_) | Algorithm::Token => {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
+use wakepost_domain::failure;
 
 use super::{ReplyFailure, ReplyStep};
 use crate::registration::Answered;
@@ -27,10 +28,8 @@ pub(super) fn failure(
     said: Option<&str>,
 ) -> ReplyFailure {
     let status = answered.status;
-    let error = match said {
-        Some(said) => format!("{platform} answered {}: {}", status.as_u16(), readable(said)),
-        None => format!("{platform} answered {}", status.as_u16()),
-    };
+    let said = readable(said.unwrap_or_default());
+    let error = failure::answered(platform, status.as_u16(), &said);
     let is_temporary = matches!(
         status,
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS

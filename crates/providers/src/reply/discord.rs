@@ -117,7 +117,7 @@ impl Interaction {
         const PING: u64 = 1;
         const AUTOCOMPLETE: u64 = 4;
         let unanswerable = || ReplyError::unanswerable("it is no interaction of Discord's");
-        let whole = payload::whole(part.request.body).map_err(|_| unanswerable())?;
+        let whole = payload::whole(part.event()?.0.body).map_err(|_| unanswerable())?;
         if matches!(whole["type"].as_u64(), None | Some(PING | AUTOCOMPLETE)) {
             return Err(unanswerable());
         }

@@ -71,8 +71,9 @@ struct Comment {
 impl Comment {
     fn of(part: &Outgoing<'_>) -> Result<Comment, ReplyError> {
         let unanswerable = || ReplyError::unanswerable("it tells of no comment");
-        let events = GoogleDocs.map(part.request, part.settings).map_err(|_| unanswerable())?;
-        let event = events.into_iter().nth(part.part_of_body).ok_or_else(unanswerable)?;
+        let (request, index) = part.event()?;
+        let events = GoogleDocs.map(request, part.settings).map_err(|_| unanswerable())?;
+        let event = events.into_iter().nth(index).ok_or_else(unanswerable)?;
         let message = event.message.ok_or_else(unanswerable)?;
         let api = base(part.settings, "api_url", API_URL)?;
         let replies_url = Comment::replies_url(api, &message.thread_id)?;

@@ -48,15 +48,18 @@ pub trait Replies: Send + Sync {
 
     /// Whether a message can be changed after it was posted.
     fn can_update(&self) -> bool;
+
+    /// The channel for alerts that a source's settings name; none where nothing can be posted there with them.
+    fn alerts_channel<'s>(&self, _settings: &'s Settings) -> Option<&'s str> {
+        None
+    }
 }
 
 /// One part of a reply, about to be posted.
 #[derive(Clone, Copy)]
 pub struct Outgoing<'a> {
-    /// The event that is answered, as it was received.
-    pub request: &'a Request<'a>,
-    /// Which event of that request.
-    pub part_of_body: usize,
+    /// Where it goes.
+    pub to: To<'a>,
     /// One of [`Replies::parts`].
     pub text: &'a str,
     /// Its place among them, from 0.
@@ -73,6 +76,35 @@ pub struct Outgoing<'a> {
     pub begun_at: Option<Timestamp>,
     /// The time now.
     pub now: Timestamp,
+}
+
+impl<'a> Outgoing<'a> {
+    /// The event that is answered.
+    fn event(&self) -> Result<(&'a Request<'a>, usize), ReplyError> {
+        match self.to {
+            To::Event { request, part } => Ok((request, part)),
+            To::Channel { .. } => Err(ReplyError::unanswerable("there is none")),
+        }
+    }
+}
+
+/// Where a part goes.
+#[derive(Clone, Copy)]
+pub enum To<'a> {
+    /// To the conversation of an event.
+    Event {
+        /// The request that told of it, as it was received.
+        request: &'a Request<'a>,
+        /// Which event of that request.
+        part: usize,
+    },
+    /// Into a channel, in answer to nothing.
+    Channel {
+        /// The platform's id of it.
+        id: &'a str,
+        /// When it was first to be said: nothing of it is older.
+        since: Timestamp,
+    },
 }
 
 /// A few calls that belong together, one after another.

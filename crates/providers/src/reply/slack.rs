@@ -7,14 +7,15 @@ use wakepost_domain::envelope::Message;
 use super::answer::{self, readable};
 use super::markdown::{self, Style, is_web_address, spelled_out};
 use super::{
-    Once, Outgoing, Replies, ReplyError, ReplyExchange, ReplyFailure, ReplyStep, authorize, base,
-    needed, out_of_turn, split,
+    Once, Outgoing, Replies, ReplyError, ReplyExchange, ReplyFailure, ReplyStep, To, authorize,
+    base, needed, out_of_turn, split,
 };
 use crate::header;
 use crate::payload::{list_at, text_at};
 use crate::provider::Provider;
 use crate::registration::{Answered, ApiCall};
-use crate::slack::{REQUEST_TIME, Slack};
+use crate::settings::{Settings, text};
+use crate::slack::{ALERTS_CHANNEL, REQUEST_TIME, Slack};
 
 const NAME: &str = "Slack";
 const API_URL: &str = "https://slack.com/api";
@@ -27,7 +28,7 @@ const EVENT_TYPE: &str = "wakepost_reply";
 const PAGES_MAX: usize = 10;
 const PAGE_MESSAGES: &str = "200";
 
-/// How far Slack's clock and that of whoever signed may be apart.
+/// How far Slack's clock and that of whoever signed, or ours, may be apart.
 const CLOCKS_APART_SECS: i64 = 300;
 
 /// Replies as messages of the app's bot.
@@ -84,6 +85,11 @@ impl Replies for SlackReplies {
     fn can_update(&self) -> bool {
         true
     }
+
+    fn alerts_channel<'s>(&self, settings: &'s Settings) -> Option<&'s str> {
+        needed(settings, "bot_token").ok()?;
+        text(settings, ALERTS_CHANNEL).ok()?
+    }
 }
 
 /// Slack's own markup. It has no way to escape a star; only what it would act on is escaped.
@@ -116,25 +122,36 @@ fn escape(text: &str) -> String {
 /// Where a reply goes.
 struct Place {
     channel: String,
-    /// The first message of the thread; none for a command, which is no message.
+    /// The first message of the thread; none for a command, which is no message, and for what answers nothing.
     thread: Option<String>,
+    /// In seconds: nothing that was said here is older.
+    since: Option<i64>,
 }
 
 impl Place {
     fn of(part: &Outgoing<'_>) -> Result<Place, ReplyError> {
-        let events = Slack.map(part.request, part.settings);
+        let (request, index) = match part.to {
+            To::Event { request, part } => (request, part),
+            To::Channel { id, since } => {
+                let since = Some(since.as_secs());
+                return Ok(Place { channel: id.to_owned(), thread: None, since });
+            }
+        };
+        let events = Slack.map(request, part.settings);
         let events = events.map_err(|error| ReplyError::unanswerable(error.to_string()))?;
-        let message = events.into_iter().nth(part.part_of_body).and_then(|event| event.message);
+        let message = events.into_iter().nth(index).and_then(|event| event.message);
         let message = message.ok_or_else(|| ReplyError::unanswerable("it is in no channel"))?;
-        Place::in_thread(&message)
+        let signed = header::optional(request.headers, REQUEST_TIME).ok().flatten();
+        let since = signed.and_then(|text| text.parse().ok());
+        Place::in_thread(&message, since)
             .ok_or_else(|| ReplyError::unanswerable("its thread id is not Slack's"))
     }
 
     /// From app : workspace : channel : start.
-    fn in_thread(message: &Message) -> Option<Place> {
+    fn in_thread(message: &Message, since: Option<i64>) -> Option<Place> {
         let mut fields = message.thread_id.splitn(4, ':').skip(2);
         let (channel, start) = (fields.next()?.to_owned(), fields.next()?);
-        Some(Place { channel, thread: is_ts(start).then(|| start.to_owned()) })
+        Some(Place { channel, thread: is_ts(start).then(|| start.to_owned()), since })
     }
 }
 
@@ -170,8 +187,8 @@ impl<'a> LookUp<'a> {
             None => "conversations.history",
         };
         query.append_pair("include_all_metadata", "true").append_pair("limit", PAGE_MESSAGES);
-        if let Some(oldest) = self.oldest() {
-            query.append_pair("oldest", &oldest);
+        if let Some(since) = self.place.since {
+            query.append_pair("oldest", &(since - CLOCKS_APART_SECS).to_string());
         }
         if let Some(cursor) = cursor {
             query.append_pair("cursor", cursor);
@@ -184,12 +201,6 @@ impl<'a> LookUp<'a> {
         };
         authorize(&mut call, "Bearer", needed(self.part.settings, "bot_token")?, "bot_token")?;
         Ok(call)
-    }
-
-    /// No reply is older than what it answers.
-    fn oldest(&self) -> Option<String> {
-        let signed = header::optional(self.part.request.headers, REQUEST_TIME).ok().flatten()?;
-        Some((signed.parse::<i64>().ok()? - CLOCKS_APART_SECS).to_string())
     }
 
     fn read(&mut self, answered: &Answered<'_>) -> ReplyStep {

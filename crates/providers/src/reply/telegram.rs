@@ -57,7 +57,7 @@ impl Replies for TelegramReplies {
 /// What is sent, as MarkdownV2.
 fn body(part: &Outgoing<'_>) -> Result<Value, ReplyError> {
     let unanswerable = || ReplyError::unanswerable("it is in no chat");
-    let update = payload::whole(part.request.body).map_err(|_| unanswerable())?;
+    let update = payload::whole(part.event()?.0.body).map_err(|_| unanswerable())?;
     let (_, content) = present_field(&update).ok_or_else(unanswerable)?;
     // A pressed button is below a message.
     let message = content.get("message").unwrap_or(content);

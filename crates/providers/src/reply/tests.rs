@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Outgoing, ReplyError, ReplyExchange, ReplyStep};
+use super::{Outgoing, ReplyError, ReplyExchange, ReplyStep, To};
 use crate::registration::{Answered, ApiCall};
 use crate::request::{Request, SignedRequest};
 use crate::testing::{NOW, settings};
@@ -23,8 +23,7 @@ pub(super) fn outgoing<'a>(
     text: &'a str,
 ) -> Outgoing<'a> {
     Outgoing {
-        request,
-        part_of_body: 0,
+        to: To::Event { request, part: 0 },
         text,
         index: 0,
         is_first: true,
@@ -137,6 +136,21 @@ pub(super) fn instead(part: Outgoing<'_>) -> Outgoing<'_> {
 /// The second of several.
 pub(super) fn later(part: Outgoing<'_>) -> Outgoing<'_> {
     Outgoing { index: 1, is_first: false, ..part }
+}
+
+#[test]
+fn nothing_but_an_answer_goes_where_there_are_no_channels() {
+    for provider in registry::all().iter().filter(|provider| provider.name() != "slack") {
+        let Some(replies) = provider.replies() else { continue };
+        let request = SignedRequest::post("https://hooks.example/", "{}");
+        let settings = settings(&[("bot_token", "1:x")]);
+        let request = request.as_request();
+        let part = outgoing(&request, &settings, "Done.");
+        let to = To::Channel { id: "C1", since: NOW };
+        let refused = replies.post(&Outgoing { to, ..part }).err();
+        let expected = Some(ReplyError::unanswerable("there is none"));
+        assert_eq!(refused, expected, "{}", provider.name());
+    }
 }
 
 #[test]

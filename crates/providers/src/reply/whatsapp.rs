@@ -34,8 +34,9 @@ impl Replies for WhatsAppReplies {
             return Err(ReplyError::unanswerable("WhatsApp messages cannot be changed"));
         }
         let unanswerable = || ReplyError::unanswerable("it is no message from a person");
-        let request = payload::whole(part.request.body).map_err(|_| unanswerable())?;
-        let (number, message) = written(&request, part.part_of_body).ok_or_else(unanswerable)?;
+        let (request, index) = part.event()?;
+        let request = payload::whole(request.body).map_err(|_| unanswerable())?;
+        let (number, message) = written(&request, index).ok_or_else(unanswerable)?;
         let number = match number {
             Some(number) => number,
             None => needed(part.settings, "phone_number_id")?.to_owned(),

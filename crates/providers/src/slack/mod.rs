@@ -55,6 +55,16 @@ impl Provider for Slack {
         SETTINGS
     }
 
+    fn check_settings(&self, settings: &Settings) -> Result<(), ConfigError> {
+        match settings::text(settings, ALERTS_CHANNEL)? {
+            Some(id) if !is_channel_id(id) => {
+                let message = "must be a channel's id, such as C0123ABCD, not its name";
+                Err(ConfigError::new(ALERTS_CHANNEL, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn signed_handshake(&self, request: &Request<'_>, _: &Settings) -> Option<Answer> {
         if says_form(request.headers) {
             return None;
@@ -129,6 +139,8 @@ impl Provider for Slack {
     }
 }
 
+pub(crate) const ALERTS_CHANNEL: &str = "alerts_channel";
+
 const SETTINGS: &[Setting] = &[
     Setting::for_replies(
         "bot_token",
@@ -149,6 +161,12 @@ const SETTINGS: &[Setting] = &[
         "The user id of the app's bot, if Slack does not name it in its events. Its own messages never start a job.",
     )
     .example("U0456EFGH"),
+    Setting::optional(
+        ALERTS_CHANNEL,
+        "Channel for alerts",
+        "The id of the channel where the bot tells what is wrong with this tenant, and when that is over. It needs the bot token, and the bot must be in the channel.",
+    )
+    .example("C0123ABCD"),
     Setting::optional(
         "api_url",
         "API address",
@@ -180,6 +198,12 @@ fn allows(settings: &Settings, teams: &[Option<&str>]) -> Result<bool, MapError>
     Ok(allowed.is_empty() || teams.iter().flatten().all(|team| allowed.contains(team)))
 }
 
+/// Whether it is the id of a channel, public or private. Only by its id can what was posted there be found again.
+fn is_channel_id(text: &str) -> bool {
+    let is_plain = |c: u8| c.is_ascii_uppercase() || c.is_ascii_digit();
+    text.starts_with(['C', 'G']) && (9..=20).contains(&text.len()) && text.bytes().all(is_plain)
+}
+
 /// The conversation: a message in a channel starts one, and its thread goes on with it.
 fn thread_id(app: Option<&str>, team: &str, channel: &str, start: &str) -> String {
     // Slack has not always told the app's id; a source is one app's anyway.
@@ -189,7 +213,7 @@ fn thread_id(app: Option<&str>, team: &str, channel: &str, start: &str) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{NOW, verify, verify_at};
+    use crate::testing::{self, NOW, verify, verify_at};
 
     const SECRET: &str = "8f742231b10e8888abcd99yyyzzz85a5";
 
@@ -245,6 +269,21 @@ mod tests {
         assert!(verify(&Slack, &request, &[SECRET]).is_ok());
         let answer = Slack.signed_handshake(&request.as_request(), &Settings::new());
         assert_eq!(answer, Some(Answer::ok("text/plain", "3eZbrw1a")));
+    }
+
+    #[test]
+    fn the_channel_for_alerts_is_named_by_its_id() {
+        let checked = |id: &str| {
+            let settings = testing::settings(&[("alerts_channel", id), ("bot_token", "xoxb-1")]);
+            Slack.check_config(Some(SECRET), &settings)
+        };
+        for good in ["C0123ABCD", "G0123ABCDEF", ""] {
+            assert_eq!(checked(good), Ok(Vec::new()), "{good}");
+        }
+        for bad in ["#alerts", "alerts", "c0123abcd", "U0123ABCD", "C0123-BCD", "C01", " C0123ABCD"]
+        {
+            assert_eq!(checked(bad).unwrap_err().field, "alerts_channel", "{bad}");
+        }
     }
 
     #[test]

@@ -201,6 +201,15 @@ fn every_sample_is_accepted_and_maps_to_its_type() {
 }
 
 #[test]
+fn only_the_half_of_a_pair_that_cannot_sign_is_public() {
+    for sender in senders() {
+        let Keys { signs, verifies } = &sender.keys;
+        let is_public = sender.provider.is_public(verifies, &sender.settings);
+        assert_eq!(is_public, signs != verifies, "{}", sender.provider.name());
+    }
+}
+
+#[test]
 fn a_request_signed_with_another_secret_is_refused() {
     for sender in senders() {
         let refused = sender.verify(&sender.request(), &[&sender.other_keys.verifies]);

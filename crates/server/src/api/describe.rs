@@ -49,7 +49,8 @@ impl IntoParams for Chained {
         };
         let chain = "The `chain` that the calling agent's run was given: its job becomes the parent. What is not \
                      known is ignored.";
-        let trace = "W3C Trace Context: the trace of a job makes that job the parent; any other is gone on with.";
+        let trace = "W3C Trace Context: the trace of a job makes that job the parent; any other is gone on with. \
+                     An event goes on with both.";
         vec![header("wakepost-chain", chain), header("traceparent", trace)]
     }
 }

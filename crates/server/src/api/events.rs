@@ -123,9 +123,8 @@ pub async fn publish(call: Call) -> Result<Response, ApiError> {
         items.push(checked(&call, &tenant, event, now, at).await?);
     }
     let types: Vec<String> = items.iter().map(|item| item.event_type.clone()).collect();
-    let lineage = chains::lineage(&call.context, tenant.id, &call.headers).await?;
-    let parent = lineage.and_then(|lineage| lineage.parent_id);
-    let batch = Batch { items, call_key: call_key(&call)?, parent, id: None };
+    let origin = chains::origin(&call.context, tenant.id, &call.headers).await?;
+    let batch = Batch { items, call_key: call_key(&call)?, origin, id: None };
     let published = publishing::publish(&call.context, &tenant, batch).await?;
     let again = call.is_idempotent() && published.iter().all(|published| published.repeated);
     let shown = |(published, event_type): (Published, String)| PublishedView {

@@ -251,7 +251,10 @@ pub async fn show(At(id): At<String>, call: Call) -> Result<Response, ApiError> 
     // One that joined another event's job is in that one's trace.
     let trace_id = match work.iter().find(|row| row.kind == WorkKind::Job) {
         Some(job) => chains::trace_id(job.meta.trace.as_deref(), job.event, job.id),
-        None => chains::trace_id(None, Some(row.event.id), WorkId::first_of(row.event.id)),
+        None => {
+            let Event { id, trace, .. } = &row.event;
+            chains::trace_id(trace.as_deref(), Some(*id), WorkId::first_of(*id))
+        }
     };
     let story = EventStory {
         event: shown_row(context, &tenant, row).await?,

@@ -73,6 +73,8 @@ pub struct SourceView {
     warning: Option<String>,
     /// Whether it has a secret.
     has_secret: bool,
+    /// How old it is, in days; null without one, and for a public key, which is none.
+    secret_age_days: Option<u64>,
     /// Until when the secret before the current one is accepted.
     #[schema(value_type = Option<schema::Timestamp>)]
     previous_expires_at: Option<Timestamp>,
@@ -176,6 +178,7 @@ async fn shown(context: &Context, live: &LiveSource) -> Result<SourceView, ApiEr
         warning: set_up_error(context, live),
         missing_settings: live.missing(),
         has_secret: secrets.current.is_some(),
+        secret_age_days: live.secret_days(context.now()),
         previous_expires_at: secrets.previous.and(secrets.previous_expires_at),
         settings,
         tolerance_s: live.tolerance().as_secs(),
@@ -259,10 +262,11 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
         provider: name,
         config: SourceConfig::default(),
         secrets: SourceSecrets::default(),
+        secret_made_at: now,
         created_at: now,
         updated_at: now,
     };
-    body.apply(&mut source, provider, &context.config, call.is_trusted())?;
+    body.apply(&mut source, provider, &context.config, call.is_trusted(), now)?;
     let made_secret = make_secret(context, &mut source, provider);
     let made_executor_secret = make_executor_secret(context, &mut source);
     let made_callback_secret = make_callback_secret(context, &mut source);
@@ -291,8 +295,9 @@ fn make_secret(context: &Context, source: &mut Source, provider: &dyn Provider) 
     if source.secrets.current.is_some() || source.config.unsigned || !ours {
         return None;
     }
-    source.secrets.current = provider.generate_secret(&settings, context.entropy.as_ref());
-    source.secrets.current.clone()
+    let made = provider.generate_secret(&settings, context.entropy.as_ref())?;
+    source.take_secret(made.clone(), context.now());
+    Some(made)
 }
 
 /// Makes the secret that requests to an http executor and a pre-flight are signed with; shown once, where the first
@@ -389,7 +394,8 @@ pub async fn update(At(id): At<String>, call: Call) -> Result<Response, ApiError
         return Err(ApiError::field("provider", "cannot be changed: make another source"));
     }
     let mut source = live.source.clone();
-    body.apply(&mut source, live.provider, &call.context.config, call.is_trusted())?;
+    let now = call.context.now();
+    body.apply(&mut source, live.provider, &call.context.config, call.is_trusted(), now)?;
     let executor_secret = make_executor_secret(&call.context, &mut source);
     let callback_secret = make_callback_secret(&call.context, &mut source);
     check(&source, live.provider)?;
@@ -497,8 +503,9 @@ pub async fn rotate(At(id): At<String>, call: Call) -> Result<Response, ApiError
         return Err(ApiError::field("secret", "is required: this provider makes it"));
     };
     let mut source = live.source.clone();
-    source.secrets.previous = source.secrets.current.replace(secret);
-    source.secrets.previous_expires_at = Some(call.context.now().after(grace));
+    let now = call.context.now();
+    source.secrets.previous = source.take_secret(secret, now);
+    source.secrets.previous_expires_at = Some(now.after(grace));
     check(&source, live.provider)?;
     let mut answer = save(&call, source, "source.rotate").await?;
     answer.secret = made;

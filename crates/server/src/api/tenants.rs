@@ -1,4 +1,6 @@
-//! Tenants, and the audit trail. Only a key of all tenants has the former.
+//! Tenants. Only a key of all tenants has them.
+
+use std::collections::BTreeMap;
 
 use axum::response::Response;
 use http::StatusCode;
@@ -6,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wakepost_domain::access::Right;
 use wakepost_domain::executor::Executor;
+use wakepost_domain::retention::{Ages, History};
 use wakepost_domain::tenant::{Tenant, TenantSettings, is_slug};
 use wakepost_domain::{TenantId, Timestamp, Ulid, limits, webhook};
 use wakepost_store::StoreError;
@@ -71,12 +74,21 @@ struct Fields {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<schema::Retries>)]
     retry_s: Option<Option<Vec<u64>>>,
+    /// How long its history is kept, where that is less than the server keeps it; `null`: as the server says.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<schema::RetentionChange>)]
+    retention: Option<Option<BTreeMap<String, Option<u32>>>>,
 }
 
 schema::requiring!(NewTenant: Fields, ["slug", "name"]);
 
 impl Fields {
-    fn apply(self, settings: &mut TenantSettings, config: &Config) -> Result<(), ApiError> {
+    fn apply(
+        self,
+        settings: &mut TenantSettings,
+        config: &Config,
+        now: Timestamp,
+    ) -> Result<(), ApiError> {
         if let Some(name) = self.name {
             check_name("name", &name)?;
             settings.name = name;
@@ -113,8 +125,32 @@ impl Fields {
         if let Some(retries) = self.retry_s {
             settings.retry_s = retries;
         }
+        if let Some(kept) = self.retention {
+            let mut ages = if kept.is_some() { settings.retention } else { Ages::default() };
+            for (name, days) in kept.into_iter().flatten() {
+                let kind = check_kept(&name, days, config)?;
+                ages.set(kind, days);
+            }
+            settings.keep_for(ages, now);
+        }
         Ok(())
     }
+}
+
+/// Which kind of history is meant. The server's days are the most: it drops its history as a whole.
+fn check_kept(name: &str, days: Option<u32>, config: &Config) -> Result<History, ApiError> {
+    let field = || format!("retention.{name}");
+    let Some(kind) = History::ALL.into_iter().find(|kind| kind.setting() == name) else {
+        let known = History::ALL.map(|kind| format!("`{}`", kind.setting())).join(", ");
+        let why = format!("is not known here; expected one of {known}");
+        return Err(ApiError::field(field(), why));
+    };
+    let most = config.retention.days(kind);
+    if days.is_some_and(|days| days == 0 || u64::from(days) > most) {
+        let why = format!("must be at least 1 and at most the server's, which is {most}");
+        return Err(ApiError::field(field(), why));
+    }
+    Ok(kind)
 }
 
 /// A tenant.
@@ -149,6 +185,9 @@ struct TenantView {
     /// How long each attempt at a delivery waits, the first one included; `null`: as the server says.
     #[schema(value_type = Option<schema::Retries>)]
     retry_s: Option<Vec<u64>>,
+    /// How many days its history is kept, by kind, where that is less than the server keeps it; `null`: as the server says.
+    #[schema(value_type = Option<schema::Retention>)]
+    retention: Option<Ages>,
     /// When it was made.
     #[schema(value_type = schema::Timestamp)]
     created_at: Timestamp,
@@ -172,6 +211,7 @@ fn shown(tenant: &Tenant) -> TenantView {
         strict_types: settings.strict_types.unwrap_or(false),
         max_webhooks: settings.max_webhooks.unwrap_or(webhook::PER_TENANT),
         retry_s: settings.retry_s.clone(),
+        retention: Some(settings.retention).filter(|ages| !ages.is_empty()),
         created_at: tenant.created_at,
         executor_secret: None,
     }
@@ -231,8 +271,8 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
         return Err(ApiError::field("name", "is required"));
     }
     let mut settings = TenantSettings::default();
-    new.apply(&mut settings, &call.context.config)?;
     let created_at = call.context.now();
+    new.apply(&mut settings, &call.context.config, created_at)?;
     let made = Tenant { id: TenantId(0), slug, settings, created_at };
     // The same text now and on a repeat; the stored time may be a moment later.
     let answer = shown(&made);
@@ -275,7 +315,8 @@ pub async fn update(At(slug): At<String>, call: Call) -> Result<Response, ApiErr
     }
     for tries_left in (0..UPDATE_TRIES).rev() {
         let seen = tenant.settings.clone();
-        changes.clone().apply(&mut tenant.settings, &call.context.config)?;
+        let (config, now) = (&call.context.config, call.context.now());
+        changes.clone().apply(&mut tenant.settings, config, now)?;
         let audit = call.audit(Some(tenant.id), "tenant.update", slug.clone(), None);
         let settings = tenant.settings.clone();
         match call.context.store.update_tenant(tenant.id, seen, settings, audit).await {

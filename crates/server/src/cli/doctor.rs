@@ -3,14 +3,15 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wakepost_domain::Timestamp;
-use wakepost_domain::ports::Clock;
+use wakepost_domain::ports::{Clock, Entropy};
 use wakepost_store::moves::{CheckScope, Checks, DataKeys, EXAMPLES_MAX};
 use wakepost_store::postgres::{Postgres, PostgresOptions};
 use wakepost_store::sqlite::{Beside, FILE};
-use wakepost_store::vault::unopened;
+use wakepost_store::vault::{MasterKeys, Sampled, sample, unopened};
 
 use super::findings::{Findings, Level};
 use crate::config::{Config, master_keys};
@@ -30,6 +31,8 @@ const FREE_BYTES_MIN: u64 = 1024 * 1024 * 1024;
 const CLOCKS_APART_MAX: Duration = Duration::from_secs(2);
 /// How many data keys are tried.
 const KEYS_MAX: u32 = 100_000;
+/// Of how many tenants a few records are opened, which are read whole.
+const SAMPLED_KEYS_MAX: u32 = 1000;
 
 /// Looks at everything. Changes nothing.
 pub async fn run(config: &Config, full: bool, json: bool) -> anyhow::Result<ExitCode> {
@@ -84,7 +87,7 @@ pub async fn invariants(
     Ok(())
 }
 
-/// Whether the master keys open every data key.
+/// Whether the master keys open every data key, and these what they sealed.
 pub async fn master_key(
     store: &(dyn DataKeys + Send + Sync),
     config: &Config,
@@ -122,6 +125,30 @@ pub async fn master_key(
     } else {
         findings.ok("master key", format!("{} opens all {all} data keys", keys.current().id()));
     }
+    records(store, &keys, findings).await
+}
+
+/// Whether each tenant's data key opens what it sealed last.
+async fn records(
+    store: &(dyn DataKeys + Send + Sync),
+    keys: &MasterKeys,
+    findings: &mut Findings,
+) -> anyhow::Result<()> {
+    let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
+    let Sampled { records, closed } = sample(store, keys, &entropy, SAMPLED_KEYS_MAX).await?;
+    if closed.is_empty() {
+        let bound = format!("{records} tried, of at most {SAMPLED_KEYS_MAX} tenants");
+        findings.ok("records", format!("what each tenant's key sealed last opens ({bound})"));
+        return Ok(());
+    }
+    let named = closed.iter().take(EXAMPLES_MAX);
+    let named: Vec<String> =
+        named.map(|(tenant, slot)| format!("{slot} (tenant {})", tenant.0)).collect();
+    findings.fail(
+        "records",
+        format!("{} of {records} do not open: {}", closed.len(), named.join(", ")),
+        "they are damaged, or were sealed with another key than their tenant's: keep a copy, and restore a backup",
+    );
     Ok(())
 }
 

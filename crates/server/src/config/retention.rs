@@ -1,7 +1,6 @@
 //! How long history is kept.
 
-use std::time::Duration;
-
+use wakepost_domain::retention::{Ages, History, days_before};
 use wakepost_domain::{Timestamp, figures};
 use wakepost_store::moves::PruneBefore;
 
@@ -33,16 +32,33 @@ impl Default for Retention {
 }
 
 impl Retention {
+    /// Of one kind.
+    pub fn days(&self, kind: History) -> u64 {
+        match kind {
+            History::Bodies => self.bodies_days,
+            History::Events => self.events_days,
+            History::Runs => self.runs_days,
+            History::DeadLetters => self.dead_letters_days,
+            History::Receipts => self.receipts_days,
+        }
+    }
+
     /// What may go now.
     pub fn before(&self, now: Timestamp) -> PruneBefore {
-        let days = |days: u64| now.before(Duration::from_secs(days * 24 * 3600));
+        let before = |kind| days_before(now, self.days(kind));
         PruneBefore {
-            bodies: days(self.bodies_days),
-            events: days(self.events_days),
-            runs: days(self.runs_days),
-            dead_letters: days(self.dead_letters_days),
-            receipts: days(self.receipts_days),
+            bodies: before(History::Bodies),
+            events: before(History::Events),
+            runs: before(History::Runs),
+            dead_letters: before(History::DeadLetters),
+            receipts: before(History::Receipts),
             figures: figures::begins(figures::minute(now) - figures::MINUTES_KEPT),
         }
+    }
+
+    /// What may go now of a tenant with ages of its own, if it keeps less of that kind than the server.
+    pub fn own_before(&self, own: &Ages, kind: History, now: Timestamp) -> Option<Timestamp> {
+        let days = own.days(kind).map(u64::from).filter(|days| *days < self.days(kind))?;
+        Some(days_before(now, days))
     }
 }

@@ -22,3 +22,8 @@ pub fn put(body: &mut Value, name: &str, value: Value) {
 pub fn nothing() -> Value {
     Value::Object(Map::new())
 }
+
+/// Names that were typed in one field, apart by commas or blanks.
+pub fn names(text: &str) -> Vec<&str> {
+    text.split([',', ' ', '\n', '\r']).map(str::trim).filter(|name| !name.is_empty()).collect()
+}

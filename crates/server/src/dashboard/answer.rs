@@ -4,8 +4,8 @@ use askama::Template;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use super::calls::Trouble;
 use super::frame::assets_version;
+use crate::within::Refused;
 
 /// Nothing but our own files, no inline script or style, no frames, forms only to ourselves.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -58,10 +58,10 @@ struct Shown<'a> {
     version: &'static str,
     title: &'a str,
     advice: &'a str,
-    trouble: &'a Trouble,
+    trouble: &'a Refused,
 }
 
-impl IntoResponse for Trouble {
+impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status);
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

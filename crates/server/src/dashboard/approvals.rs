@@ -4,13 +4,13 @@ use askama::Template;
 use axum::response::Response;
 use futures_util::future::try_join_all;
 
-use super::calls::{List, Trouble};
 use super::desk::Desk;
 use super::frame::Frame;
 use super::job::{Proposal, proposals};
 use super::payload::visible;
 use super::pieces::{Empty, Id, When};
 use super::shapes::Job;
+use crate::within::{List, Refused};
 
 /// How many are shown at once; the next ones come when these are decided.
 const SHOWN: &str = "25";
@@ -33,7 +33,7 @@ struct Waiting {
 }
 
 /// The list.
-pub async fn list(desk: Desk) -> Result<Response, Trouble> {
+pub async fn list(desk: Desk) -> Result<Response, Refused> {
     let asked = [("status", "awaiting_approval"), ("limit", SHOWN)];
     let (jobs, frame) = tokio::try_join!(
         desk.api.get::<List<Job>>("/jobs", &asked),

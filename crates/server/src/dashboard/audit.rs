@@ -3,13 +3,13 @@
 use askama::Template;
 use axum::response::Response;
 
-use super::calls::{List, Trouble};
 use super::desk::Desk;
 use super::frame::Frame;
 use super::inbox::address;
 use super::payload::visible;
 use super::pieces::{Empty, Id, When};
 use super::shapes::AuditEntry;
+use crate::within::{List, Refused};
 
 const FILTERS: [&str; 4] = ["action", "actor", "target", "cursor"];
 
@@ -35,7 +35,7 @@ struct Row {
 }
 
 /// The list.
-pub async fn list(desk: Desk) -> Result<Response, Trouble> {
+pub async fn list(desk: Desk) -> Result<Response, Refused> {
     let asked = FILTERS.map(|name| (name, desk.parameter(name)));
     let (entries, frame) = tokio::try_join!(
         desk.api.get::<List<AuditEntry>>("/audit", &asked),

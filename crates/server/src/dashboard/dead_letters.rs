@@ -1,13 +1,11 @@
 //! Dead letters: what was given up. Chosen ones, or all that a filter fits, are replayed, exported or purged.
 
 use askama::Template;
-use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::act;
-use super::calls::{List, Trouble, part};
 use super::desk::{Desk, Form};
 use super::event::as_file;
 use super::frame::Frame;
@@ -16,6 +14,7 @@ use super::payload::visible;
 use super::pieces::{Chip, Empty, Id, When};
 use super::shapes::{Job, Source};
 use super::words;
+use crate::within::{List, Refused, part};
 
 const KINDS: [&str; 4] = ["job", "delivery", "reply", "callback"];
 const FILTERS: [&str; 5] = ["kind", "source", "since", "q", "cursor"];
@@ -53,7 +52,7 @@ struct Row {
 }
 
 /// The list.
-pub async fn list(desk: Desk) -> Result<Response, Trouble> {
+pub async fn list(desk: Desk) -> Result<Response, Refused> {
     let asked: Vec<(&str, &str)> =
         FILTERS.iter().map(|name| (*name, desk.parameter(name))).collect();
     let (dead, sources, frame) = tokio::try_join!(
@@ -123,7 +122,7 @@ fn row(frame: &Frame, job: Job) -> Row {
 }
 
 /// Replays or purges: those that were chosen, or all that the filter fits.
-pub async fn act(desk: Desk, form: Form) -> Result<Response, Trouble> {
+pub async fn act(desk: Desk, form: Form) -> Result<Response, Refused> {
     let chosen: Vec<&str> = form.all("id").take(CHOSEN_MAX).collect();
     let mut body = act::fields(&form, &["note"]);
     match (form.get("what"), chosen.is_empty()) {
@@ -149,11 +148,11 @@ pub async fn act(desk: Desk, form: Form) -> Result<Response, Trouble> {
                 format!("Under way as {operation}. It goes on also if this server restarts.");
             Ok(desk.done("/dead-letters", &told))
         }
-        ("purge", false) => Err(Trouble::new(
+        ("purge", false) => Err(Refused::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "purging works on all that a filter fits: choose none, and filter by kind, source or text",
         )),
-        _ => Err(Trouble::new(StatusCode::NOT_FOUND, "there is no such action")),
+        _ => Err(Refused::new(StatusCode::NOT_FOUND, "there is no such action")),
     }
 }
 
@@ -171,7 +170,7 @@ struct Sure {
 }
 
 /// Says how many there are before it is done to all of them.
-async fn ask(desk: Desk, form: &Form) -> Result<Response, Trouble> {
+async fn ask(desk: Desk, form: &Form) -> Result<Response, Refused> {
     let mut counting: Vec<(&str, &str)> = NAMED.map(|name| (name, desk.parameter(name))).into();
     counting.push(("limit", "500"));
     let (counted, frame) = tokio::try_join!(
@@ -205,15 +204,8 @@ fn filter(desk: &Desk) -> Value {
     Value::Object(filled.map(|(name, value)| (name.to_owned(), json!(value))).collect())
 }
 
-/// Replays one.
-pub async fn replay(desk: Desk, Path(id): Path<String>, form: Form) -> Result<Response, Trouble> {
-    let body = act::fields(&form, &["note", "scope"]);
-    desk.api.post(&format!("/dead-letters/{}/replay", part(&id)), &body).await?;
-    Ok(desk.done("/dead-letters", "Replayed."))
-}
-
 /// All that the filter fits, as JSON Lines.
-pub async fn export(desk: Desk) -> Result<Response, Trouble> {
+pub async fn export(desk: Desk) -> Result<Response, Refused> {
     let asked: Vec<(&str, &str)> = NAMED.map(|name| (name, desk.parameter(name))).into();
     let mut answer = desk.api.open("/dead-letters/export", &asked).await?;
     as_file(&mut answer, "dead-letters.jsonl");

@@ -5,14 +5,14 @@ use axum::extract::Path;
 use axum::response::Response;
 
 use super::act;
-use super::calls::{Trouble, part};
 use super::desk::{Desk, Form};
 use super::frame::Frame;
 use super::payload::visible;
-use super::pieces::{Act, Command, Id, Mark, Note, When};
+use super::pieces::{self, Act, Command, Id, Mark, Note, When};
 use super::shapes::Delivery;
 use super::timeline::{self, Timeline};
 use super::words;
+use crate::within::{Refused, part};
 
 #[derive(Template)]
 #[template(path = "delivery.html")]
@@ -34,7 +34,7 @@ struct Page {
 }
 
 /// The page of a delivery.
-pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Trouble> {
+pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Refused> {
     let path = format!("/deliveries/{}", part(&id));
     let (delivery, frame) = tokio::try_join!(
         desk.api.get::<Delivery>(&path, []),
@@ -59,7 +59,7 @@ pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Troubl
         mark: Mark::of(&delivery.status),
         id: Id::of(&delivery.id),
         when: When::of(delivery.created_at, frame.now),
-        colour: timeline::kind(&delivery.status),
+        colour: pieces::colour(&delivery.status),
         verdict: verdict(&delivery, &frame),
         acts,
         webhook: link(&delivery.webhook_id, "webhooks"),
@@ -96,7 +96,7 @@ fn verdict(delivery: &Delivery, frame: &Frame) -> String {
 }
 
 /// Sends it again.
-pub async fn replay(desk: Desk, Path(id): Path<String>, form: Form) -> Result<Response, Trouble> {
+pub async fn replay(desk: Desk, Path(id): Path<String>, form: Form) -> Result<Response, Refused> {
     let path = format!("/deliveries/{}/replay", part(&id));
     let made = desk.api.post(&path, &act::fields(&form, &["note"])).await?;
     let made = made["delivery_id"].as_str().or(made["id"].as_str()).unwrap_or(&id).to_owned();

@@ -15,9 +15,9 @@ use wakepost_domain::limits::truncate;
 
 use super::Dashboard;
 use super::answer::go;
-use super::calls::{Api, Trouble};
 use super::session::{self, Session, Visit};
 use crate::api;
+use crate::within::{Api, Refused};
 
 /// What was done is told once, on the next page.
 pub const FLASH: &str = "wakepost_flash";
@@ -56,9 +56,6 @@ impl FromRequestParts<Arc<Dashboard>> for Desk {
         session.caller.pace(&dashboard.context).map_err(|error| {
             refused(error.status(), "this key makes too many calls: wait a moment")
         })?;
-        if let Some(key) = session.caller.key {
-            dashboard.context.key_used(key);
-        }
         let query = parts.uri.query().unwrap_or_default();
         let query: Vec<(String, String)> =
             form_urlencoded::parse(query.as_bytes()).into_owned().collect();
@@ -69,6 +66,7 @@ impl FromRequestParts<Arc<Dashboard>> for Desk {
                 router: dashboard.api.clone(),
                 caller: session.caller.clone(),
                 tenant: tenant.filter(|_| session.caller.reach == Reach::All),
+                led_by: HeaderMap::new(),
             },
             dashboard: dashboard.clone(),
             session,
@@ -183,7 +181,7 @@ impl FromRequest<Arc<Dashboard>> for Form {
 }
 
 fn refused(status: StatusCode, detail: &str) -> Response {
-    Trouble::new(status, detail).into_response()
+    Refused::new(status, detail).into_response()
 }
 
 /// Browsers say where a form was; one of another site is refused before anything is looked at.

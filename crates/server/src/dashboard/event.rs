@@ -8,14 +8,14 @@ use http::{HeaderValue, header};
 use serde_json::Value;
 
 use super::act;
-use super::calls::{Trouble, part};
 use super::desk::{Desk, Form};
 use super::frame::Frame;
 use super::payload::{Payload, visible};
-use super::pieces::{Act, Command, Field, Id, Mark, Note, When};
+use super::pieces::{self, Act, Command, Field, Id, Mark, Note, When};
 use super::shapes::{Delivery, Event, Job, Work};
 use super::timeline::{self, Step, Timeline};
 use super::words;
+use crate::within::{Refused, part};
 
 /// How many things of one event are told in full; of more, each still has its line.
 const TOLD_MAX: usize = 20;
@@ -42,7 +42,7 @@ struct Page {
 }
 
 /// The page of an event.
-pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Trouble> {
+pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Refused> {
     let path = format!("/inbox/{}", part(&id));
     let (event, frame) =
         tokio::try_join!(desk.api.get::<Event>(&path, []), Frame::new(&desk, "Event", "inbox"))?;
@@ -58,7 +58,7 @@ pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Troubl
         mark: Mark::of(&row.status),
         id: Id::of(&row.id),
         when: When::of(row.received_at, frame.now),
-        kind: timeline::kind(&row.status),
+        kind: pieces::colour(&row.status),
         verdict: verdict(&event, &frame),
         acts: acts(&frame, &event),
         facts: facts(&event),
@@ -82,7 +82,7 @@ async fn payload(
     desk: &Desk,
     path: &str,
     event: &Event,
-) -> Result<(Payload, &'static str), Trouble> {
+) -> Result<(Payload, &'static str), Refused> {
     Ok(match desk.parameter("show") {
         "raw" => (text_of(desk.api.text(&format!("{path}/raw"), &[]).await), "raw"),
         "headers" => {
@@ -105,7 +105,7 @@ async fn payload(
 }
 
 /// What cannot be shown says why in its place: the rest of the page stands.
-fn text_of(text: Result<String, Trouble>) -> Payload {
+fn text_of(text: Result<String, Refused>) -> Payload {
     match text {
         Ok(text) => Payload::text(&text),
         Err(trouble) => Payload::text(&format!("({})", trouble.detail)),
@@ -246,7 +246,7 @@ fn facts(event: &Event) -> Vec<(&'static str, String)> {
 }
 
 /// The exact bytes, as a file: a browser must not try to show them.
-pub async fn raw(desk: Desk, Path(id): Path<String>) -> Result<Response, Trouble> {
+pub async fn raw(desk: Desk, Path(id): Path<String>) -> Result<Response, Refused> {
     let mut answer = desk.api.open(&format!("/inbox/{}/raw", part(&id)), &[]).await?;
     as_file(&mut answer, &format!("{id}.bin"));
     Ok(answer)
@@ -265,7 +265,7 @@ pub fn as_file(answer: &mut Response, name: &str) {
 }
 
 /// Runs it again.
-pub async fn replay(desk: Desk, Path(id): Path<String>, form: Form) -> Result<Response, Trouble> {
+pub async fn replay(desk: Desk, Path(id): Path<String>, form: Form) -> Result<Response, Refused> {
     let path = format!("/inbox/{}", part(&id));
     let body = act::fields(&form, &["note", "scope"]);
     desk.api.post(&format!("{path}/replay"), &body).await?;

@@ -7,12 +7,12 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::act;
-use super::calls::{List, Trouble, part};
 use super::desk::{Desk, Form};
 use super::frame::Frame;
 use super::payload::{Payload, visible};
 use super::pieces::{Act, Empty};
 use super::shapes::EventType;
+use crate::within::{List, Refused, part};
 
 #[derive(Template)]
 #[template(path = "event_types.html")]
@@ -25,7 +25,7 @@ struct ListPage {
 }
 
 /// The list.
-pub async fn list(desk: Desk) -> Result<Response, Trouble> {
+pub async fn list(desk: Desk) -> Result<Response, Refused> {
     let cursor = desk.parameter("cursor");
     let (types, frame) = tokio::try_join!(
         desk.api.get::<List<EventType>>("/event-types", [("cursor", cursor)]),
@@ -71,7 +71,7 @@ struct Version {
 }
 
 /// The page of a type.
-pub async fn page(desk: Desk, Path(name): Path<String>) -> Result<Response, Trouble> {
+pub async fn page(desk: Desk, Path(name): Path<String>) -> Result<Response, Refused> {
     let path = format!("/event-types/{}", part(&name));
     let (known, frame) = tokio::try_join!(
         desk.api.get::<EventType>(&path, []),
@@ -107,14 +107,14 @@ pub async fn page(desk: Desk, Path(name): Path<String>) -> Result<Response, Trou
 }
 
 /// Adds a type, with its first version.
-pub async fn create(desk: Desk, form: Form) -> Result<Response, Trouble> {
+pub async fn create(desk: Desk, form: Form) -> Result<Response, Refused> {
     let mut body = act::fields(&form, &["name", "description"]);
     let mut version = act::fields(&form, &["change"]);
     for name in ["schema", "example"] {
         let text = form.get(name).trim();
         if !text.is_empty() {
             let value: Value = serde_json::from_str(text).map_err(|error| {
-                Trouble::new(
+                Refused::new(
                     StatusCode::UNPROCESSABLE_ENTITY,
                     format!("{name} is not JSON: {error}"),
                 )
@@ -135,7 +135,7 @@ pub async fn remove(
     desk: Desk,
     Path(name): Path<String>,
     _form: Form,
-) -> Result<Response, Trouble> {
+) -> Result<Response, Refused> {
     let path = format!("/event-types/{}", part(&name));
     desk.api.send(Method::DELETE, &path, &act::nothing(), None).await?;
     Ok(desk.done("/event-types", "Deleted."))

@@ -11,11 +11,11 @@ use wakepost_domain::Timestamp;
 use wakepost_domain::access::Right;
 
 use super::assets;
-use super::calls::{List, Trouble, part};
 use super::desk::{self, Desk, FLASH};
 use super::pieces::{Act, Command, Note};
 use super::session::{self, Visit};
 use super::{answer, icon};
+use crate::within::{List, Refused, part};
 
 /// What every page has.
 pub struct Frame {
@@ -91,7 +91,7 @@ const TENANTS_MAX: &str = "200";
 
 impl Frame {
     /// The frame of a page. `section` is the rail's entry that it belongs to.
-    pub async fn new(desk: &Desk, title: &str, section: &'static str) -> Result<Frame, Trouble> {
+    pub async fn new(desk: &Desk, title: &str, section: &'static str) -> Result<Frame, Refused> {
         let (stats, tenants, dead) = tokio::try_join!(stats(desk), tenants(desk), dead(desk))?;
         let waiting = |state: &str| stats.states.get(state).map_or(0, |standing| standing.count);
         let context = &desk.dashboard.context;
@@ -227,7 +227,7 @@ impl Frame {
 }
 
 /// How the queue stands, which a subscriber has no part in.
-async fn stats(desk: &Desk) -> Result<Stats, Trouble> {
+async fn stats(desk: &Desk) -> Result<Stats, Refused> {
     match &desk.session.visit {
         Some(visit) => Ok(Stats { tenant: visit.tenant.clone(), states: BTreeMap::new() }),
         None => desk.api.get("/stats", &[]).await,
@@ -235,7 +235,7 @@ async fn stats(desk: &Desk) -> Result<Stats, Trouble> {
 }
 
 /// How many dead letters nobody has dealt with, as it was counted last: within the last minute or two.
-async fn dead(desk: &Desk) -> Result<u64, Trouble> {
+async fn dead(desk: &Desk) -> Result<u64, Refused> {
     if desk.session.visit.is_some() {
         return Ok(0);
     }
@@ -243,7 +243,7 @@ async fn dead(desk: &Desk) -> Result<u64, Trouble> {
     Ok(series.points.iter().rev().find_map(|point| point.dead_letters).unwrap_or_default())
 }
 
-async fn tenants(desk: &Desk) -> Result<Vec<Tenant>, Trouble> {
+async fn tenants(desk: &Desk) -> Result<Vec<Tenant>, Refused> {
     if !desk.sees_all() || !desk.may(Right::Administer) {
         return Ok(Vec::new());
     }

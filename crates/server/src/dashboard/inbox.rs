@@ -4,12 +4,12 @@ use askama::Template;
 use axum::response::Response;
 use url::form_urlencoded;
 
-use super::calls::{List, Trouble};
 use super::desk::Desk;
 use super::frame::Frame;
 use super::payload::visible;
 use super::pieces::{Chip, Empty, Id, Mark, When};
 use super::shapes::{EventRow, Source};
+use crate::within::{List, Refused};
 
 /// The states that the chips offer.
 const STATES: [&str; 9] = [
@@ -58,7 +58,7 @@ struct Row {
 }
 
 /// The list.
-pub async fn list(desk: Desk) -> Result<Response, Trouble> {
+pub async fn list(desk: Desk) -> Result<Response, Refused> {
     let asked: Vec<(&str, &str)> =
         FILTERS.iter().map(|name| (*name, desk.parameter(name))).collect();
     let since = moment(&desk, desk.parameter("since"));

@@ -7,14 +7,14 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::act;
-use super::calls::{Trouble, part};
 use super::desk::{Desk, Form};
 use super::frame::Frame;
 use super::payload::{Payload, visible};
-use super::pieces::{Act, Command, Field, Id, Mark, Note, When};
+use super::pieces::{self, Act, Command, Field, Id, Mark, Note, When};
 use super::shapes::{Effect, Job};
 use super::timeline::{self, Timeline};
 use super::words;
+use crate::within::{Refused, part};
 
 #[derive(Template)]
 #[template(path = "job.html")]
@@ -54,7 +54,7 @@ struct Doubt {
 }
 
 /// The page of a job.
-pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Trouble> {
+pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Refused> {
     let path = format!("/jobs/{}", part(&id));
     let (job, frame) =
         tokio::try_join!(desk.api.get::<Job>(&path, []), Frame::new(&desk, "Job", "jobs"))?;
@@ -71,7 +71,7 @@ pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Troubl
         mark: Mark::of(&job.status),
         id: Id::of(&job.id),
         when: When::of(job.created_at, frame.now),
-        colour: timeline::kind(&job.status),
+        colour: pieces::colour(&job.status),
         verdict: verdict(&job, &frame),
         acts: acts(&frame, &job),
         proposals: proposals(&frame, &job),
@@ -227,7 +227,7 @@ pub async fn act(
     desk: Desk,
     Path((id, what)): Path<(String, String)>,
     form: Form,
-) -> Result<Response, Trouble> {
+) -> Result<Response, Refused> {
     let path = format!("/jobs/{}", part(&id));
     let back = match form.get("back") {
         "approvals" => "/approvals".to_owned(),
@@ -241,14 +241,14 @@ pub async fn act(
         "replay" => (act::fields(&form, &["note", "scope"]), "Replayed: a new job runs."),
         "approve" => (decision(&desk, &path, &form).await?, "Approved: the job goes on."),
         "reject" => (decision(&desk, &path, &form).await?, "Rejected."),
-        _ => return Err(Trouble::new(StatusCode::NOT_FOUND, "there is no such action")),
+        _ => return Err(Refused::new(StatusCode::NOT_FOUND, "there is no such action")),
     };
     desk.api.post(&format!("{path}/{what}"), &body).await?;
     Ok(desk.done(&back, done))
 }
 
 /// What was on the page, and nothing that changed since: the hashes that the form carries are what is decided.
-async fn decision(desk: &Desk, path: &str, form: &Form) -> Result<Value, Trouble> {
+async fn decision(desk: &Desk, path: &str, form: &Form) -> Result<Value, Refused> {
     let mut body = act::fields(form, &["note"]);
     let chosen: Vec<&str> = form.all("effect").collect();
     let hashes: Vec<&str> = form.all("hash").collect();
@@ -260,7 +260,7 @@ async fn decision(desk: &Desk, path: &str, form: &Form) -> Result<Value, Trouble
             .collect(),
         false => {
             desk.api.open(path, &[]).await?;
-            return Err(Trouble::new(StatusCode::UNPROCESSABLE_ENTITY, "nothing was chosen"));
+            return Err(Refused::new(StatusCode::UNPROCESSABLE_ENTITY, "nothing was chosen"));
         }
     };
     act::put(&mut body, "effects", json!(effects));
@@ -272,7 +272,7 @@ pub async fn resolve(
     desk: Desk,
     Path((id, key)): Path<(String, String)>,
     form: Form,
-) -> Result<Response, Trouble> {
+) -> Result<Response, Refused> {
     let path = format!("/jobs/{}", part(&id));
     let body = act::fields(&form, &["outcome", "note"]);
     desk.api.post(&format!("{path}/effects/{}/resolve", part(&key)), &body).await?;

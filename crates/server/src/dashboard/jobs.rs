@@ -3,13 +3,13 @@
 use askama::Template;
 use axum::response::Response;
 
-use super::calls::{List, Trouble};
 use super::desk::Desk;
 use super::frame::Frame;
 use super::inbox::address;
 use super::payload::visible;
 use super::pieces::{Chip, Empty, Id, Mark, When};
 use super::shapes::Job;
+use crate::within::{List, Refused};
 
 const STATES: [&str; 9] = [
     "running",
@@ -52,7 +52,7 @@ struct Row {
 }
 
 /// The list.
-pub async fn list(desk: Desk) -> Result<Response, Trouble> {
+pub async fn list(desk: Desk) -> Result<Response, Refused> {
     let asked: Vec<(&str, &str)> =
         FILTERS.iter().map(|name| (*name, desk.parameter(name))).collect();
     let (jobs, frame) = tokio::try_join!(

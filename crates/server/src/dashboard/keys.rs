@@ -7,12 +7,12 @@ use http::Method;
 use serde_json::json;
 
 use super::act;
-use super::calls::{List, Trouble, part};
 use super::desk::{Desk, Form};
 use super::frame::Frame;
 use super::payload::visible;
 use super::pieces::{Act, Command, Id, When};
 use super::shapes::Key;
+use crate::within::{List, Refused, part};
 
 #[derive(Template)]
 #[template(path = "keys.html")]
@@ -35,11 +35,11 @@ struct Row {
 }
 
 /// The list.
-pub async fn list(desk: Desk) -> Result<Response, Trouble> {
+pub async fn list(desk: Desk) -> Result<Response, Refused> {
     show(desk, None).await
 }
 
-async fn show(desk: Desk, made: Option<Command>) -> Result<Response, Trouble> {
+async fn show(desk: Desk, made: Option<Command>) -> Result<Response, Refused> {
     let cursor = desk.parameter("cursor");
     let (keys, frame) = tokio::try_join!(
         desk.api.get::<List<Key>>("/keys", [("cursor", cursor)]),
@@ -74,7 +74,7 @@ fn row(frame: &Frame, key: Key) -> Row {
 }
 
 /// Makes one, and shows it, once.
-pub async fn create(desk: Desk, form: Form) -> Result<Response, Trouble> {
+pub async fn create(desk: Desk, form: Form) -> Result<Response, Refused> {
     let mut body = act::fields(&form, &["name", "role"]);
     if form.get("reach") == "all" {
         act::put(&mut body, "tenant", json!("*"));
@@ -93,7 +93,7 @@ pub async fn create(desk: Desk, form: Form) -> Result<Response, Trouble> {
 }
 
 /// Ends one.
-pub async fn revoke(desk: Desk, Path(id): Path<String>, _form: Form) -> Result<Response, Trouble> {
+pub async fn revoke(desk: Desk, Path(id): Path<String>, _form: Form) -> Result<Response, Refused> {
     let path = format!("/keys/{}", part(&id));
     desk.api.send(Method::DELETE, &path, &act::nothing(), None).await?;
     Ok(desk.done("/keys", "Revoked: it opens nothing any more."))

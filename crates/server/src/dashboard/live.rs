@@ -2,15 +2,15 @@
 
 use axum::response::Response;
 
-use super::calls::Trouble;
 use super::desk::Desk;
+use crate::within::Refused;
 
 /// What the page filters by, and for how long it listens.
 const FILTERS: [&str; 8] =
     ["source", "provider", "type", "status", "subject", "q", "thread", "for_s"];
 
 /// Events as they arrive: the API's own stream, in the name of whoever signed in.
-pub async fn inbox(desk: Desk) -> Result<Response, Trouble> {
+pub async fn inbox(desk: Desk) -> Result<Response, Refused> {
     let filters: Vec<(&str, &str)> =
         FILTERS.iter().map(|name| (*name, desk.parameter(name))).collect();
     desk.api.open("/inbox/stream", &filters).await

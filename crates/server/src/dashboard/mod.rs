@@ -9,7 +9,6 @@ mod answer;
 mod approvals;
 mod assets;
 mod audit;
-mod calls;
 mod dead_letters;
 mod delivery;
 mod desk;
@@ -31,11 +30,13 @@ mod published;
 mod search;
 mod session;
 mod shapes;
+mod source_form;
 mod sources;
 mod tenants;
 mod timeline;
+mod webhook_form;
 mod webhooks;
-mod words;
+pub mod words;
 
 use std::sync::Arc;
 
@@ -70,27 +71,21 @@ pub fn router(context: Arc<Context>, api: Router) -> Router {
         .route("/approvals", get(approvals::list))
         .route("/dead-letters", get(dead_letters::list).post(dead_letters::act))
         .route("/dead-letters/export", get(dead_letters::export))
-        .route("/dead-letters/{id}/replay", post(dead_letters::replay))
-        .route("/sources", get(sources::list).post(sources::create))
-        .route("/sources/new", get(sources::new))
+        .route("/sources", get(sources::list).post(source_form::create))
+        .route("/sources/new", get(source_form::new))
         .route("/sources/{id}", get(sources::page))
+        .route("/sources/{id}/edit", get(source_form::edit))
         .route("/sources/{id}/{act}", post(sources::act))
-        .route("/webhooks", get(webhooks::list).post(webhooks::create))
-        .route("/webhooks/new", get(webhooks::new))
-        .route("/webhooks/{id}", get(webhooks::page))
-        .route("/webhooks/{id}/{act}", post(webhooks::act))
-        .route("/deliveries/{id}", get(delivery::page))
-        .route("/deliveries/{id}/replay", post(delivery::replay))
         .route("/events", get(published::list).post(published::publish))
         .route("/events/{id}", get(published::page))
-        .route("/event-types", get(event_types::list).post(event_types::create))
-        .route("/event-types/{name}", get(event_types::page))
+        .route("/event-types", post(event_types::create))
         .route("/event-types/{name}/delete", post(event_types::remove))
         .route("/tenants", get(tenants::list).post(tenants::create))
         .route("/tenants/{slug}", post(tenants::update))
         .route("/keys", get(keys::list).post(keys::create))
         .route("/keys/{id}/revoke", post(keys::revoke))
         .route("/audit", get(audit::list))
+        .merge(portal::pages())
         .merge(portal::routes())
         .with_state(Arc::new(Dashboard { context, api }))
 }

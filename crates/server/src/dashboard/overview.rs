@@ -1,11 +1,12 @@
 //! The overview: is all well, and if not, where.
 
+use std::time::Duration;
+
 use askama::Template;
 use axum::response::Response;
 use serde::Deserialize;
 use wakepost_domain::Timestamp;
 
-use super::calls::{List, Trouble};
 use super::desk::Desk;
 use super::frame::Frame;
 use super::payload::visible;
@@ -13,6 +14,7 @@ use super::pieces::{Chip, Command, Mark, When};
 use super::plot::{Series, Svg, plot, spark};
 use super::shapes::Alert;
 use super::words;
+use crate::within::{List, Refused};
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -101,7 +103,7 @@ struct Counts {
 }
 
 /// The page.
-pub async fn page(desk: Desk) -> Result<Response, Trouble> {
+pub async fn page(desk: Desk) -> Result<Response, Refused> {
     let span = match desk.parameter("span") {
         "6h" => ("6h", "360"),
         "24h" => ("24h", "1440"),
@@ -199,7 +201,7 @@ fn figures(frame: &Frame, answer: &Answer, span: &str) -> Vec<Figure> {
             "Queued",
             count(queue),
             oldest.map_or(String::new(), |age| {
-                format!("oldest {}", words::lasting(std::time::Duration::from_secs(age)))
+                format!("oldest {}", words::lasting(Duration::from_secs(age)))
             }),
             line(&|point| point.queue.sum().map(|sum| sum as f64), "Jobs that wait"),
             "/jobs?status=pending",
@@ -208,10 +210,7 @@ fn figures(frame: &Frame, answer: &Answer, span: &str) -> Vec<Figure> {
             "Runs that succeed",
             share(totals.jobs_succeeded, totals.jobs_failed),
             words::many((totals.jobs_succeeded + totals.jobs_failed) as usize, "run", "runs"),
-            line(
-                &|point| part(point.counts.jobs_succeeded, point.counts.jobs_failed),
-                "Runs that succeed",
-            ),
+            line(&|point| runs(&point.counts), "Runs that succeed"),
             "/jobs",
         ),
         figure(
@@ -222,10 +221,7 @@ fn figures(frame: &Frame, answer: &Answer, span: &str) -> Vec<Figure> {
                 "attempt",
                 "attempts",
             ),
-            line(
-                &|point| part(point.counts.deliveries_succeeded, point.counts.deliveries_failed),
-                "Deliveries that succeed",
-            ),
+            line(&|point| deliveries(&point.counts), "Deliveries that succeed"),
             "/webhooks",
         ),
         figure(
@@ -233,14 +229,7 @@ fn figures(frame: &Frame, answer: &Answer, span: &str) -> Vec<Figure> {
             words::percent(totals.first_attempts_succeeded, totals.first_attempts)
                 .unwrap_or("–".to_owned()),
             words::many(totals.first_attempts as usize, "delivery", "deliveries"),
-            line(
-                &|point| {
-                    let failed =
-                        point.counts.first_attempts - point.counts.first_attempts_succeeded;
-                    part(point.counts.first_attempts_succeeded, failed)
-                },
-                "Deliveries taken at the first attempt",
-            ),
+            line(&|point| first_tries(&point.counts), "Deliveries taken at the first attempt"),
             "/webhooks",
         ),
         Figure {
@@ -266,8 +255,20 @@ fn figures(frame: &Frame, answer: &Answer, span: &str) -> Vec<Figure> {
     ]
 }
 
-fn part(good: u64, bad: u64) -> Option<f64> {
-    (good + bad > 0).then(|| good as f64 / (good + bad) as f64)
+fn runs(counts: &Counts) -> Option<f64> {
+    part(counts.jobs_succeeded, counts.jobs_succeeded + counts.jobs_failed)
+}
+
+fn deliveries(counts: &Counts) -> Option<f64> {
+    part(counts.deliveries_succeeded, counts.deliveries_succeeded + counts.deliveries_failed)
+}
+
+fn first_tries(counts: &Counts) -> Option<f64> {
+    part(counts.first_attempts_succeeded, counts.first_attempts)
+}
+
+fn part(good: u64, all: u64) -> Option<f64> {
+    (all > 0).then(|| good as f64 / all as f64)
 }
 
 /// The change against the span before.
@@ -313,6 +314,7 @@ fn plots(answer: &Answer) -> Vec<(&'static str, Svg)> {
                     line("duplicates", &|point| Some(point.counts.duplicates as f64)),
                 ],
                 &times,
+                4.0,
                 number,
             ),
         ),
@@ -325,7 +327,34 @@ fn plots(answer: &Answer) -> Vec<(&'static str, Svg)> {
                     line("batch", &|point| whole(point.queue.batch)),
                 ],
                 &times,
+                4.0,
                 number,
+            ),
+        ),
+        (
+            "Oldest job that waits, by class",
+            plot(
+                &[
+                    line("webhook", &|point| whole(point.oldest_age_s.webhook)),
+                    line("interactive", &|point| whole(point.oldest_age_s.interactive)),
+                    line("batch", &|point| whole(point.oldest_age_s.batch)),
+                ],
+                &times,
+                4.0,
+                |seconds| words::lasting(Duration::from_secs_f64(seconds)),
+            ),
+        ),
+        (
+            "What succeeds",
+            plot(
+                &[
+                    line("runs", &|point| runs(&point.counts)),
+                    line("deliveries", &|point| deliveries(&point.counts)),
+                    line("first tries", &|point| first_tries(&point.counts)),
+                ],
+                &times,
+                1.0,
+                |share| format!("{:.0} %", share * 100.0),
             ),
         ),
         (
@@ -336,6 +365,7 @@ fn plots(answer: &Answer) -> Vec<(&'static str, Svg)> {
                     line("p99", &|point| point.counts.ack_ms_p99),
                 ],
                 &times,
+                1.0,
                 words::millis,
             ),
         ),
@@ -347,6 +377,7 @@ fn plots(answer: &Answer) -> Vec<(&'static str, Svg)> {
                     line("p99", &|point| point.counts.delivery_ms_p99),
                 ],
                 &times,
+                1.0,
                 words::millis,
             ),
         ),

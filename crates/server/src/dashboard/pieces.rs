@@ -5,7 +5,7 @@ use askama::filters::HtmlSafe;
 use serde_json::Value;
 use wakepost_domain::Timestamp;
 
-use super::payload::Payload;
+use super::payload::{Payload, visible};
 use super::words;
 
 /// Where something stands: a word and a shape as well as a colour.
@@ -32,22 +32,32 @@ const DASH: &str = "M3 6h6";
 impl Mark {
     /// The mark of a status.
     pub fn of(status: &str) -> Mark {
-        let (kind, shape) = match status {
-            "succeeded" | "committed" | "accepted" | "active" | "closed" | "enabled"
-            | "completed" | "done" | "resolved" | "ok" | "ready" => ("done", DISC),
-            "running" | "half_open" | "begun" => ("running", HALF),
-            "retrying" | "failed" | "lease_expired" | "expired" | "aborted" | "warning" => {
-                ("retrying", AGAIN)
-            }
-            "held" | "awaiting_approval" | "proposed" | "paused" | "in_doubt" | "unknown"
-            | "firing" => ("held", BARS),
-            "dead_letter" | "disabled" | "open" | "critical" | "bad_signature"
-            | "bad_timestamp" | "rejected" => ("dead", CROSS),
-            "cancelled" | "ignored" | "unmapped" | "duplicate" => ("gone", DASH),
-            _ => ("waiting", RING),
-        };
+        let (kind, shape) = look(status);
         Mark { kind, shape, word: status.replace('_', " ") }
     }
+}
+
+/// How a status looks: its colour and its shape.
+fn look(status: &str) -> (&'static str, &'static str) {
+    match status {
+        "succeeded" | "committed" | "accepted" | "active" | "closed" | "enabled" | "completed"
+        | "done" | "resolved" | "ok" | "ready" => ("done", DISC),
+        "running" | "half_open" | "begun" => ("running", HALF),
+        "retrying" | "failed" | "lease_expired" | "expired" | "aborted" | "warning" => {
+            ("retrying", AGAIN)
+        }
+        "held" | "awaiting_approval" | "proposed" | "paused" | "in_doubt" | "unknown"
+        | "firing" => ("held", BARS),
+        "dead_letter" | "disabled" | "open" | "critical" | "bad_signature" | "bad_timestamp"
+        | "rejected" => ("dead", CROSS),
+        "cancelled" | "ignored" | "unmapped" | "duplicate" => ("gone", DASH),
+        _ => ("waiting", RING),
+    }
+}
+
+/// The colour of a status.
+pub fn colour(status: &str) -> &'static str {
+    look(status).0
 }
 
 /// An id, shortened, with a button that copies it.
@@ -127,6 +137,7 @@ impl Empty {
 pub struct Outcome {
     told: Option<String>,
     secret: Option<Command>,
+    steps: Vec<String>,
     answer: Option<Payload>,
 }
 
@@ -134,12 +145,29 @@ impl Outcome {
     /// Something was made or changed; `made` may have a secret that is shown this once.
     pub fn made(told: impl Into<String>, made: &Value) -> Outcome {
         let secret = made["secret"].as_str().map(|secret| Command::new("secret", secret));
-        Outcome { told: Some(told.into()), secret, answer: None }
+        Outcome { told: Some(told.into()), secret, ..Outcome::default() }
+    }
+
+    /// A source was set up at its provider, or its operator must do so.
+    pub fn set_up(answer: &Value) -> Outcome {
+        let steps = answer["steps"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let token = answer["verification_token"].as_str();
+        let told = match answer["status"].as_str() {
+            Some("registered") => "Registered at the provider.",
+            _ => "This provider is set up by hand:",
+        };
+        Outcome {
+            told: Some(told.to_owned()),
+            secret: token.map(|token| Command::new("token", token)),
+            steps: steps.map(visible).collect(),
+            answer: None,
+        }
     }
 
     /// Something was asked, and answered.
     pub fn answered(told: impl Into<String>, answer: &Value) -> Outcome {
-        Outcome { told: Some(told.into()), secret: None, answer: Some(Payload::json(answer)) }
+        let answer = Some(Payload::json(answer));
+        Outcome { told: Some(told.into()), answer, ..Outcome::default() }
     }
 }
 

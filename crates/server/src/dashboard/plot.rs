@@ -53,15 +53,22 @@ pub struct Series<'a> {
     pub values: Vec<Option<f64>>,
 }
 
-/// A plot with a light grid, at most three series with direct labels, and a value for each point on hover.
-pub fn plot(series: &[Series<'_>], times: &[String], unit: impl Fn(f64) -> String) -> Svg {
+/// A plot with a light grid, at most three series with direct labels, and a value for each point on hover. Its scale
+/// ends at `least` or above, so that little, or nothing, looks like it.
+pub fn plot(
+    series: &[Series<'_>],
+    times: &[String],
+    least: f64,
+    unit: impl Fn(f64) -> String,
+) -> Svg {
     const WIDTH: f64 = 520.0;
     const HEIGHT: f64 = 170.0;
     const LEFT: f64 = 56.0;
     const RIGHT: f64 = 74.0;
     const TOP: f64 = 10.0;
     const BOTTOM: f64 = 24.0;
-    let top = nice(top(series.iter().flat_map(|line| line.values.iter().flatten().copied())));
+    let most = top(series.iter().flat_map(|line| line.values.iter().flatten().copied()));
+    let top = nice(most.max(least));
     let names: Vec<&str> = series.iter().map(|line| line.name).collect();
     let mut svg = format!(
         "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\"><title>{}</title>",
@@ -229,7 +236,7 @@ mod tests {
     fn labels_cannot_become_markup() {
         let line = Series { name: "<script>", values: vec![Some(1.0), None, Some(3.0)] };
         let times = vec!["a".to_owned(), "b".to_owned(), "<b>".to_owned()];
-        let svg = plot(&[line], &times, |value| format!("{value} <")).to_string();
+        let svg = plot(&[line], &times, 1.0, |value| format!("{value} <")).to_string();
         assert!(!svg.contains("<script>") && !svg.contains("<b>"), "{svg}");
         assert_eq!(svg.matches("<circle").count(), 2, "what was not measured has no point");
         assert_eq!(svg.matches("class=\"line").count(), 2, "and leaves a gap");
@@ -239,6 +246,6 @@ mod tests {
     fn nothing_measured_draws_nothing_and_fails_at_nothing() {
         assert!(!spark(&[], "none").to_string().contains("NaN"));
         assert!(!spark(&[None, None], "none").to_string().contains("path"));
-        assert!(!plot(&[], &[], |value| value.to_string()).to_string().contains("NaN"));
+        assert!(!plot(&[], &[], 1.0, |value| value.to_string()).to_string().contains("NaN"));
     }
 }

@@ -9,29 +9,28 @@ use axum::routing::{any, get, post};
 use http::{StatusCode, Uri};
 use tower::ServiceExt;
 
-use super::calls::Trouble;
 use super::session::{Session, Visit};
-use super::{Dashboard, delivery, event_types, webhooks};
+use super::{Dashboard, delivery, event_types, webhook_form, webhooks};
 use crate::api::Caller;
+use crate::within::Refused;
 
 /// Where portal links lead.
 pub fn routes() -> Router<Arc<Dashboard>> {
     Router::new().route("/p/{token}", any(enter_at_once)).route("/p/{token}/{*rest}", any(enter))
 }
 
-/// The pages that a subscriber has.
-fn pages() -> Router<Arc<Dashboard>> {
+/// The pages that a subscriber has, and operators too.
+pub fn pages() -> Router<Arc<Dashboard>> {
     Router::new()
-        .route("/", get(webhooks::list))
-        .route("/webhooks", get(webhooks::list).post(webhooks::create))
-        .route("/webhooks/new", get(webhooks::new))
+        .route("/webhooks", get(webhooks::list).post(webhook_form::create))
+        .route("/webhooks/new", get(webhook_form::new))
         .route("/webhooks/{id}", get(webhooks::page))
+        .route("/webhooks/{id}/edit", get(webhook_form::edit))
         .route("/webhooks/{id}/{act}", post(webhooks::act))
         .route("/deliveries/{id}", get(delivery::page))
         .route("/deliveries/{id}/replay", post(delivery::replay))
         .route("/event-types", get(event_types::list))
         .route("/event-types/{name}", get(event_types::page))
-        .fallback(|| async { Trouble::new(StatusCode::NOT_FOUND, "there is no such page") })
 }
 
 async fn enter_at_once(
@@ -54,10 +53,10 @@ async fn enter(
 async fn visit(dashboard: Arc<Dashboard>, token: String, request: Request) -> Response {
     let Some(session) = visitor(&dashboard, &token).await else {
         let detail = "This link is not good, or not any more. Ask for a new one where you got it.";
-        return Trouble::new(StatusCode::NOT_FOUND, detail).into_response();
+        return Refused::new(StatusCode::NOT_FOUND, detail).into_response();
     };
     let Some(uri) = within(request.uri(), &format!("/p/{token}")) else {
-        return Trouble::new(StatusCode::NOT_FOUND, "there is no such page").into_response();
+        return Refused::new(StatusCode::NOT_FOUND, "there is no such page").into_response();
     };
     // Without what the routes on the way here made of the old address.
     let (parts, body) = request.into_parts();
@@ -66,7 +65,10 @@ async fn visit(dashboard: Arc<Dashboard>, token: String, request: Request) -> Re
     *request.uri_mut() = uri;
     *request.headers_mut() = parts.headers;
     request.extensions_mut().insert(session);
-    match pages().with_state(dashboard).oneshot(request).await {
+    let pages = pages()
+        .route("/", get(webhooks::list))
+        .fallback(|| async { Refused::new(StatusCode::NOT_FOUND, "there is no such page") });
+    match pages.with_state(dashboard).oneshot(request).await {
         Ok(answer) => answer,
         Err(never) => match never {},
     }

@@ -7,7 +7,6 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::act;
-use super::calls::{List, Trouble, part};
 use super::desk::{Desk, Form};
 use super::frame::Frame;
 use super::inbox::address;
@@ -15,6 +14,7 @@ use super::payload::{Payload, visible};
 use super::pieces::{Command, Empty, Id, Mark, When};
 use super::shapes::{Delivery, Published};
 use super::webhooks::{DeliveryRow, delivery_row};
+use crate::within::{List, Refused, part};
 
 #[derive(Template)]
 #[template(path = "published.html")]
@@ -37,7 +37,7 @@ struct Row {
 }
 
 /// The list.
-pub async fn list(desk: Desk) -> Result<Response, Trouble> {
+pub async fn list(desk: Desk) -> Result<Response, Refused> {
     let asked = [("type", desk.parameter("type")), ("cursor", desk.parameter("cursor"))];
     let (events, frame) = tokio::try_join!(
         desk.api.get::<List<Published>>("/events", &asked),
@@ -82,7 +82,7 @@ struct OnePage {
 }
 
 /// The page of a published event.
-pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Trouble> {
+pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Refused> {
     let path = format!("/events/{}", part(&id));
     let list_path = format!("{path}/deliveries");
     let (event, deliveries, frame) = tokio::try_join!(
@@ -110,10 +110,10 @@ pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Troubl
 }
 
 /// Publishes one by hand.
-pub async fn publish(desk: Desk, form: Form) -> Result<Response, Trouble> {
+pub async fn publish(desk: Desk, form: Form) -> Result<Response, Refused> {
     let mut body = act::fields(&form, &["type"]);
     let data: Value = serde_json::from_str(form.get("data")).map_err(|error| {
-        Trouble::new(StatusCode::UNPROCESSABLE_ENTITY, format!("data is not JSON: {error}"))
+        Refused::new(StatusCode::UNPROCESSABLE_ENTITY, format!("data is not JSON: {error}"))
     })?;
     act::put(&mut body, "data", json!(data));
     let made = desk.api.create("/events", &body, form.get("once")).await?;

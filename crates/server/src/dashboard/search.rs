@@ -4,8 +4,8 @@ use axum::response::Response;
 use url::form_urlencoded;
 
 use super::answer::go;
-use super::calls::part;
 use super::desk::Desk;
+use crate::within::part;
 
 /// Leads to what is looked for.
 pub async fn find(desk: Desk) -> Response {

@@ -1,12 +1,11 @@
 //! Signing in with an API key. The session is a cookie that proves itself: which key, and until when. The key is looked
 //! up at every request, so that one that was revoked or is over opens nothing.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::{FromRequestParts, Query, State};
+use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
@@ -123,25 +122,18 @@ fn own(to: &str) -> &str {
     if is_own && is_page { to } else { "/" }
 }
 
-/// Where a request comes from.
-pub struct From(Parts);
-
-impl<S: Sync> FromRequestParts<S> for From {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<From, Infallible> {
-        Ok(From(parts.clone()))
-    }
-}
-
 /// Takes a key for a session.
-pub async fn sign_in(State(dashboard): State<Arc<Dashboard>>, from: From, form: Form) -> Response {
+pub async fn sign_in(
+    State(dashboard): State<Arc<Dashboard>>,
+    parts: Parts,
+    form: Form,
+) -> Response {
     let context = &dashboard.context;
     let to = own(form.get("to"));
     let hash = hash_key(form.get("key").trim());
     let problem = match Caller::by_key(context, hash).await {
         Err(error) if error.status() == StatusCode::UNAUTHORIZED => {
-            match Caller::note_stranger(context, &from.0) {
+            match Caller::note_stranger(context, &parts) {
                 Ok(()) => {
                     "No live key is like that. Keys begin with wpk_, unless you chose your own."
                 }

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use wakepost_domain::Timestamp;
+use wakepost_domain::retention::Ages;
+
+use super::payload::visible;
 
 /// An event in a list.
 #[derive(Deserialize)]
@@ -219,13 +222,24 @@ pub struct Source {
     pub missing_settings: Vec<String>,
     pub warning: Option<String>,
     pub has_secret: bool,
+    pub secret_age_days: Option<u64>,
     pub mode: String,
     pub priority: String,
     pub executor: Option<Value>,
     pub created_at: Timestamp,
     pub previous_expires_at: Option<Timestamp>,
+    pub settings: Map<String, Value>,
+    pub filter: Vec<String>,
     #[serde(flatten)]
     pub rest: BTreeMap<String, Value>,
+}
+
+impl Source {
+    /// What to call it.
+    pub fn label(&self) -> String {
+        let name = self.name.as_deref().filter(|name| !name.is_empty());
+        visible(name.unwrap_or(&self.provider))
+    }
 }
 
 /// A provider that sources can be of.
@@ -336,6 +350,7 @@ pub struct Tenant {
     pub weight: u32,
     pub concurrency: Option<u32>,
     pub rate_per_s: Option<f64>,
+    pub retention: Option<Ages>,
     pub created_at: Timestamp,
 }
 

@@ -6,13 +6,13 @@ use axum::response::Response;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::act;
-use super::calls::{List, Trouble, part};
 use super::desk::{Desk, Form};
 use super::frame::Frame;
 use super::payload::visible;
 use super::pieces::{Act, Command, Empty, Field, Id, Mark, Outcome, When};
 use super::shapes::{Provider, Receipt, Source};
+use super::{act, source_form, words};
+use crate::within::{List, Refused, part};
 
 #[derive(Template)]
 #[template(path = "sources.html")]
@@ -35,7 +35,7 @@ struct Row {
 }
 
 /// The list.
-pub async fn list(desk: Desk) -> Result<Response, Trouble> {
+pub async fn list(desk: Desk) -> Result<Response, Refused> {
     let cursor = desk.parameter("cursor");
     let (sources, frame) = tokio::try_join!(
         desk.api.get::<List<Source>>("/sources", [("cursor", cursor)]),
@@ -43,7 +43,7 @@ pub async fn list(desk: Desk) -> Result<Response, Trouble> {
     )?;
     let row = |source: Source| Row {
         to: frame.to(&format!("/sources/{}", source.id)),
-        name: visible(source.name.as_deref().unwrap_or(&source.provider)),
+        name: source.label(),
         provider: source.provider,
         mark: Mark::of(&source.status),
         missing: source.missing_settings.join(", "),
@@ -65,52 +65,6 @@ pub async fn list(desk: Desk) -> Result<Response, Trouble> {
 }
 
 #[derive(Template)]
-#[template(path = "source_new.html")]
-struct NewPage {
-    frame: Frame,
-    providers: Vec<Provider>,
-    chosen: Option<Provider>,
-}
-
-/// The form for a new one: first the provider, then what it needs.
-pub async fn new(desk: Desk) -> Result<Response, Trouble> {
-    let (providers, frame) = tokio::try_join!(
-        desk.api.get::<List<Provider>>("/providers", []),
-        Frame::new(&desk, "New source", "sources")
-    )?;
-    let (mut chosen, others) = (None, providers.data);
-    let mut providers = Vec::new();
-    for provider in others {
-        match provider.name == desk.parameter("provider") {
-            true => chosen = Some(provider),
-            false => providers.push(provider),
-        }
-    }
-    let page = NewPage { providers, chosen, frame };
-    Ok(page.frame.answer(&page))
-}
-
-/// Makes one, and shows its address and its secret, once.
-pub async fn create(desk: Desk, form: Form) -> Result<Response, Trouble> {
-    let mut body = act::fields(&form, &["provider", "name", "secret", "mode"]);
-    let settings: Map<String, Value> = form
-        .starting_with("setting.")
-        .filter(|(_, value)| !value.trim().is_empty())
-        .map(|(name, value)| (name.to_owned(), json!(value.trim())))
-        .collect();
-    if !settings.is_empty() {
-        act::put(&mut body, "settings", Value::Object(settings));
-    }
-    if !form.get("unsigned").is_empty() {
-        act::put(&mut body, "unsigned", json!(true));
-    }
-    let made = desk.api.create("/sources", &body, form.get("once")).await?;
-    let id = made["id"].as_str().unwrap_or_default().to_owned();
-    let told = "Made. Paste its address, and its secret if it has one, at the provider.";
-    show(desk, &id, Outcome::made(told, &made)).await
-}
-
-#[derive(Template)]
 #[template(path = "source.html")]
 struct OnePage {
     frame: Frame,
@@ -125,8 +79,10 @@ struct OnePage {
     acts: Vec<Act>,
     error: Option<String>,
     receipts: Vec<ReceiptRow>,
+    secret: String,
     facts: Vec<(String, String)>,
     inbox: String,
+    edit: Option<String>,
     commands: Vec<Command>,
 }
 
@@ -139,11 +95,12 @@ struct ReceiptRow {
 }
 
 /// The page of a source.
-pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Trouble> {
+pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Refused> {
     show(desk, &id, Outcome::default()).await
 }
 
-async fn show(desk: Desk, id: &str, outcome: Outcome) -> Result<Response, Trouble> {
+/// The page of a source, and what was just done to it.
+pub async fn show(desk: Desk, id: &str, outcome: Outcome) -> Result<Response, Refused> {
     let path = format!("/sources/{}", part(id));
     let (receipts_path, status_path) = (format!("{path}/receipts"), format!("{path}/status"));
     let (source, receipts, status, providers, frame) = tokio::try_join!(
@@ -157,7 +114,7 @@ async fn show(desk: Desk, id: &str, outcome: Outcome) -> Result<Response, Troubl
     let samples = provider.map(|provider| provider.samples).unwrap_or_default();
     let sample = samples.first().cloned().unwrap_or_default();
     let page = OnePage {
-        name: visible(source.name.as_deref().unwrap_or(&source.provider)),
+        name: source.label(),
         mark: Mark::of(&source.status),
         id: Id::of(&source.id),
         when: When::of(source.created_at, frame.now),
@@ -167,8 +124,10 @@ async fn show(desk: Desk, id: &str, outcome: Outcome) -> Result<Response, Troubl
         acts: acts(&frame, &source, &samples),
         error: status["error"].as_str().map(visible),
         receipts: receipts.data.into_iter().map(|receipt| receipt_row(&frame, receipt)).collect(),
+        secret: secret(&source),
         facts: facts(&source),
         inbox: frame.to(&format!("/inbox?source={}", source.id)),
+        edit: frame.may_operate.then(|| frame.to(&format!("{path}/edit"))),
         commands: vec![
             frame.curl("GET", &path, ""),
             frame.ctl(&format!("sources show {}", source.id)),
@@ -214,7 +173,8 @@ fn acts(frame: &Frame, source: &Source, samples: &[String]) -> Vec<Act> {
         let samples: Vec<&str> = samples.iter().map(String::as_str).collect();
         test.fields.push(Field::choice("event_type", "Event", &samples));
     }
-    let mut acts = vec![test];
+    let set_up = frame.act("Set up", &to("setup"), "Registers the address at the provider, where it has an API for that and the settings allow it; else says what to do there.");
+    let mut acts = vec![test, set_up];
     if source.has_secret {
         let mut rotate = frame.act("Rotate secret", &to("rotate"), "Makes a new secret, shown once. The old one is good for another day, so that the provider can be changed in between.");
         rotate.hidden.push(("grace_s", "86400".to_owned()));
@@ -238,9 +198,17 @@ fn acts(frame: &Frame, source: &Source, samples: &[String]) -> Vec<Act> {
     acts
 }
 
+fn secret(source: &Source) -> String {
+    match source.secret_age_days {
+        Some(days) => format!("set, {} old", words::many(days as usize, "day", "days")),
+        None if source.has_secret => "set".to_owned(),
+        None => "none".to_owned(),
+    }
+}
+
 /// What is set, in the API's own words.
 fn facts(source: &Source) -> Vec<(String, String)> {
-    let skip = ["settings", "label", "updated_at", "tenant"];
+    let skip = ["updated_at", "tenant"];
     let told = source.rest.iter().filter(|(name, value)| {
         let is_empty = value.is_null()
             || value.as_array().is_some_and(Vec::is_empty)
@@ -261,6 +229,14 @@ fn facts(source: &Source) -> Vec<(String, String)> {
     if let Some(until) = source.previous_expires_at {
         facts.push(("old secret good until".to_owned(), until.to_string()));
     }
+    facts.push((
+        "filter".to_owned(),
+        match source.filter.is_empty() {
+            true => "all events".to_owned(),
+            false => visible(&source.filter.join(", ")),
+        },
+    ));
+    facts.extend(source.settings.iter().map(|(name, value)| (name.replace('_', " "), text(value))));
     facts.extend(told.map(|(name, value)| (name.replace('_', " "), text(value))));
     facts
 }
@@ -270,7 +246,7 @@ pub async fn act(
     desk: Desk,
     Path((id, what)): Path<(String, String)>,
     form: Form,
-) -> Result<Response, Trouble> {
+) -> Result<Response, Refused> {
     let path = format!("/sources/{}", part(&id));
     match what.as_str() {
         "enable" | "disable" => {
@@ -288,12 +264,17 @@ pub async fn act(
             let told = "Rotated. Paste the new secret at the provider; the old one is good for another day.";
             show(desk, &id, Outcome::made(told, &made)).await
         }
+        "save" => source_form::save(desk, &id, form).await,
+        "setup" => {
+            let answer = desk.api.post(&format!("{path}/setup"), &act::nothing()).await?;
+            show(desk, &id, Outcome::set_up(&answer)).await
+        }
         "test" => {
             let body = act::fields(&form, &["event_type"]);
             let answer = desk.api.post(&format!("{path}/test"), &body).await?;
             let told = "Sent. This is what the provider would have been answered:".to_owned();
             show(desk, &id, Outcome::answered(told, &answer)).await
         }
-        _ => Err(Trouble::new(StatusCode::NOT_FOUND, "there is no such action")),
+        _ => Err(Refused::new(StatusCode::NOT_FOUND, "there is no such action")),
     }
 }

@@ -5,14 +5,15 @@ use axum::extract::Path;
 use axum::response::Response;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
+use wakepost_domain::retention::History;
 
 use super::act;
-use super::calls::{List, Trouble, part};
 use super::desk::{Desk, Form};
 use super::frame::Frame;
 use super::payload::visible;
 use super::pieces::{Act, Empty, Field, When};
 use super::shapes::Tenant;
+use crate::within::{List, Refused, part};
 
 #[derive(Template)]
 #[template(path = "tenants.html")]
@@ -30,12 +31,22 @@ struct Row {
     weight: u32,
     concurrency: String,
     rate: String,
+    kept: String,
     when: When,
     act: Act,
 }
 
+/// What has an age of its own, as the list and the form call it.
+const KEPT: [(History, &str, &str); 5] = [
+    (History::Bodies, "bodies", "Days bodies are kept"),
+    (History::Events, "events", "Days events are kept"),
+    (History::Runs, "runs", "Days finished work is kept"),
+    (History::DeadLetters, "dead letters", "Days dead letters are kept"),
+    (History::Receipts, "receipts", "Days receipts are kept"),
+];
+
 /// The list.
-pub async fn list(desk: Desk) -> Result<Response, Trouble> {
+pub async fn list(desk: Desk) -> Result<Response, Refused> {
     let cursor = desk.parameter("cursor");
     let (tenants, frame) = tokio::try_join!(
         desk.api.get::<List<Tenant>>("/tenants", [("cursor", cursor)]),
@@ -59,7 +70,7 @@ fn row(frame: &Frame, tenant: Tenant) -> Row {
     let mut act = frame.act(
         "Change",
         &format!("/tenants/{}", part(&tenant.slug)),
-        "A bound that is left empty is taken away.",
+        "A bound that is left empty is taken away. What is kept can be at most what the server keeps.",
     );
     let field = |name, label, value: String| Field { name, label, value, choices: Vec::new() };
     act.fields = vec![
@@ -76,7 +87,15 @@ fn row(frame: &Frame, tenant: Tenant) -> Row {
             tenant.rate_per_s.map(|rate| rate.to_string()).unwrap_or_default(),
         ),
     ];
+    let ages = tenant.retention.unwrap_or_default();
+    let mut kept = Vec::new();
+    for (kind, name, label) in KEPT {
+        let days = ages.days(kind).map(|days| days.to_string());
+        kept.extend(days.iter().map(|days| format!("{name} {days} d")));
+        act.fields.push(field(kind.setting(), label, days.unwrap_or_default()));
+    }
     Row {
+        kept: some(Some(kept.join(", ")).filter(|kept| !kept.is_empty())),
         to: format!("/?tenant={}", part(&tenant.slug)),
         name: visible(&tenant.name),
         weight: tenant.weight,
@@ -89,29 +108,34 @@ fn row(frame: &Frame, tenant: Tenant) -> Row {
 }
 
 /// Makes one.
-pub async fn create(desk: Desk, form: Form) -> Result<Response, Trouble> {
+pub async fn create(desk: Desk, form: Form) -> Result<Response, Refused> {
     let body = act::fields(&form, &["slug", "name"]);
     desk.api.create("/tenants", &body, form.get("once")).await?;
     Ok(desk.done("/tenants", "Made."))
 }
 
 /// Changes one.
-pub async fn update(desk: Desk, Path(slug): Path<String>, form: Form) -> Result<Response, Trouble> {
+pub async fn update(desk: Desk, Path(slug): Path<String>, form: Form) -> Result<Response, Refused> {
     let mut body = act::fields(&form, &["name"]);
     for name in ["weight", "concurrency", "rate_per_s"] {
         act::put(&mut body, name, number(name, form.get(name).trim())?);
     }
+    let mut kept = act::nothing();
+    for name in History::ALL.map(History::setting) {
+        act::put(&mut kept, name, number(name, form.get(name).trim())?);
+    }
+    act::put(&mut body, "retention", kept);
     desk.api.send(Method::PATCH, &format!("/tenants/{}", part(&slug)), &body, None).await?;
     Ok(desk.done("/tenants", "Changed."))
 }
 
-fn number(name: &str, text: &str) -> Result<Value, Trouble> {
+fn number(name: &str, text: &str) -> Result<Value, Refused> {
     if text.is_empty() {
         return Ok(Value::Null);
     }
     let whole = text.parse::<u64>().map(|number| json!(number));
     let value = whole.or_else(|_| text.parse::<f64>().map(|number| json!(number)));
     value.map_err(|_| {
-        Trouble::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{name} is not a number"))
+        Refused::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{name} is not a number"))
     })
 }

@@ -7,13 +7,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use wakepost_domain::Timestamp;
 
-use super::calls::Api;
 use super::frame::Frame;
 use super::payload::{Payload, visible};
-use super::pieces::{Mark, When};
+use super::pieces::{Mark, When, colour};
 use super::plot::{self, Svg};
 use super::shapes::{Attempt, Delivery, Effect, Job, Receipt, Run};
 use super::words::{lasting, millis};
+use crate::within::Api;
 
 /// Shorter pauses are not worth a word.
 const GAP_MS_MIN: u128 = 100;
@@ -127,7 +127,7 @@ pub fn draw(mut steps: Vec<Step>, now: Timestamp) -> Timeline {
         let pause = before.map(|before| step.at.since(before));
         before = Some(step.at);
         ShownStep {
-            kind: kind(&step.status),
+            kind: colour(&step.status),
             mark: (!step.status.is_empty()).then(|| Mark::of(&step.status)),
             when: When::of(step.at, now),
             gap: pause.filter(|pause| pause.as_millis() >= GAP_MS_MIN).map(lasting),
@@ -135,18 +135,6 @@ pub fn draw(mut steps: Vec<Step>, now: Timestamp) -> Timeline {
         }
     });
     Timeline(Shown { steps: shown.collect() })
-}
-
-/// The colour of a status.
-pub fn kind(status: &str) -> &'static str {
-    match status {
-        "succeeded" | "committed" | "accepted" | "completed" | "stored" => "done",
-        "running" | "begun" => "running",
-        "retrying" | "failed" | "lease_expired" | "expired" | "aborted" => "retrying",
-        "held" | "awaiting_approval" | "proposed" | "in_doubt" | "unknown" => "held",
-        "dead_letter" | "rejected" | "bad_signature" => "dead",
-        _ => "",
-    }
 }
 
 /// Requests that brought an event.

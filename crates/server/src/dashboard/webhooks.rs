@@ -6,15 +6,15 @@ use axum::response::Response;
 use http::{Method, StatusCode};
 use serde_json::json;
 
-use super::act;
-use super::calls::{List, Trouble, part};
 use super::desk::{Desk, Form};
 use super::frame::Frame;
 use super::payload::visible;
 use super::pieces::{Act, Chip, Command, Empty, Field, Id, Mark, Outcome, When};
 use super::plot::{Series, Svg, plot};
-use super::shapes::{Delivery, EventType, Webhook, WebhookStats};
+use super::shapes::{Delivery, Webhook, WebhookStats};
 use super::words;
+use super::{act, webhook_form};
+use crate::within::{List, Refused, part};
 
 /// The states that the chips offer.
 const STATES: [&str; 6] =
@@ -43,7 +43,7 @@ struct Row {
 }
 
 /// The list.
-pub async fn list(desk: Desk) -> Result<Response, Trouble> {
+pub async fn list(desk: Desk) -> Result<Response, Refused> {
     let cursor = desk.parameter("cursor");
     let (webhooks, frame) = tokio::try_join!(
         desk.api.get::<List<Webhook>>("/webhooks", [("cursor", cursor)]),
@@ -77,42 +77,6 @@ fn address(webhook: &Webhook) -> String {
 }
 
 #[derive(Template)]
-#[template(path = "webhook_new.html")]
-struct NewPage {
-    frame: Frame,
-    types: Vec<String>,
-}
-
-/// The form for a new one.
-pub async fn new(desk: Desk) -> Result<Response, Trouble> {
-    let (types, frame) = tokio::try_join!(
-        desk.api.get::<List<EventType>>("/event-types", [("limit", "200")]),
-        Frame::new(&desk, "New webhook", "webhooks")
-    )?;
-    let page = NewPage { types: types.data.into_iter().map(|known| known.name).collect(), frame };
-    Ok(page.frame.answer(&page))
-}
-
-/// Makes one, and shows its secret, once.
-pub async fn create(desk: Desk, form: Form) -> Result<Response, Trouble> {
-    let mut body = act::fields(&form, &["url", "description", "signature"]);
-    let typed = form.get("events").split([',', ' ', '\n', '\r']).map(str::trim);
-    let events: Vec<&str> =
-        typed.chain(form.all("event")).filter(|name| !name.is_empty()).collect();
-    act::put(&mut body, "events", json!(events));
-    if !form.get("order").is_empty() {
-        act::put(&mut body, "order", json!(true));
-    }
-    let made = desk.api.create("/webhooks", &body, form.get("once")).await?;
-    let id = made["id"].as_str().unwrap_or_default().to_owned();
-    let told = match made["warning"].as_str() {
-        Some(warning) => format!("Made, but {}.", visible(warning)),
-        None => "Made, and it took a test event.".to_owned(),
-    };
-    show(desk, &id, Outcome::made(told, &made)).await
-}
-
-#[derive(Template)]
 #[template(path = "webhook.html")]
 struct OnePage {
     frame: Frame,
@@ -124,6 +88,7 @@ struct OnePage {
     verdict: String,
     colour: &'static str,
     acts: Vec<Act>,
+    edit: Option<String>,
     outcome: Outcome,
     figures: Vec<(String, String)>,
     latency: Option<Svg>,
@@ -175,11 +140,12 @@ pub fn delivery_row(frame: &Frame, delivery: Delivery) -> DeliveryRow {
 }
 
 /// The page of a webhook.
-pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Trouble> {
+pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Refused> {
     show(desk, &id, Outcome::default()).await
 }
 
-async fn show(desk: Desk, id: &str, outcome: Outcome) -> Result<Response, Trouble> {
+/// The page of a webhook, and what was just done to it.
+pub async fn show(desk: Desk, id: &str, outcome: Outcome) -> Result<Response, Refused> {
     let path = format!("/webhooks/{}", part(id));
     let (list_path, stats_path) = (format!("{path}/deliveries"), format!("{path}/stats"));
     let (status, cursor) = (desk.parameter("status"), desk.parameter("cursor"));
@@ -205,6 +171,7 @@ async fn show(desk: Desk, id: &str, outcome: Outcome) -> Result<Response, Troubl
         verdict: verdict(&webhook, &frame),
         colour: colour(&webhook),
         acts: acts(&frame, &webhook),
+        edit: frame.may_subscribe.then(|| frame.to(&format!("{path}/edit"))),
         outcome,
         figures: figures(&stats),
         latency: latency(&taken.data),
@@ -248,7 +215,7 @@ fn latency(taken: &[Delivery]) -> Option<Svg> {
         .map(|delivery| delivery.created_at.to_string().chars().skip(11).take(8).collect());
     let times: Vec<String> = times.collect();
     (values.len() > 1)
-        .then(|| plot(&[Series { name: "until taken", values }], &times, words::millis))
+        .then(|| plot(&[Series { name: "until taken", values }], &times, 1.0, words::millis))
 }
 
 fn figures(stats: &WebhookStats) -> Vec<(String, String)> {
@@ -374,7 +341,7 @@ pub async fn act(
     desk: Desk,
     Path((id, what)): Path<(String, String)>,
     form: Form,
-) -> Result<Response, Trouble> {
+) -> Result<Response, Refused> {
     let path = format!("/webhooks/{}", part(&id));
     let call = format!("{path}/{what}");
     match what.as_str() {
@@ -404,6 +371,7 @@ pub async fn act(
             let operation = answer["operation_id"].as_str().unwrap_or_default();
             Ok(desk.done(&path, &format!("Under way as {operation}.")))
         }
+        "save" => webhook_form::save(desk, &id, form).await,
         "delete" => {
             desk.api.send(Method::DELETE, &path, &act::nothing(), None).await?;
             Ok(desk.done("/webhooks", "Deleted."))
@@ -412,6 +380,6 @@ pub async fn act(
             desk.api.post(&call, &act::nothing()).await?;
             Ok(desk.done(&path, "Done."))
         }
-        _ => Err(Trouble::new(StatusCode::NOT_FOUND, "there is no such action")),
+        _ => Err(Refused::new(StatusCode::NOT_FOUND, "there is no such action")),
     }
 }

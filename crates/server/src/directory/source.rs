@@ -24,6 +24,7 @@ pub fn sealed_record(source: &Source, key: &TenantKey) -> SourceRecord {
         provider: source.provider.clone(),
         config: source.config.clone(),
         secrets: key.seal(Slot::SourceSecrets(source.id), &secrets),
+        secret_made_at: source.secret_made_at,
         created_at: source.created_at,
         updated_at: source.updated_at,
     }
@@ -108,6 +109,7 @@ impl LiveSource {
                 provider: record.provider,
                 config: record.config,
                 secrets,
+                secret_made_at: record.secret_made_at,
                 created_at: record.created_at,
                 updated_at: record.updated_at,
             },
@@ -187,6 +189,13 @@ impl LiveSource {
             false => ThreadPolicy::Off,
         };
         config.thread_policy.unwrap_or(usual)
+    }
+
+    /// How old its secret is, in days; none if it has none. A public key is no secret.
+    pub fn secret_days(&self, now: Timestamp) -> Option<u64> {
+        let secret = self.source.secrets.current.as_deref()?;
+        let is_public = self.provider.is_public(secret, &self.settings);
+        (!is_public).then(|| now.since(self.source.secret_made_at).as_secs() / 86_400)
     }
 
     /// Whether it can verify a request.

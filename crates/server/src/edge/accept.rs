@@ -218,7 +218,8 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
         let content = part.is_none().then(|| live.key.seal(Slot::Content(id), &content));
         let dedup_until = passed.now.after(dedup_window(context, live));
         let dedup = dedup_keys(passed, &mapped, part);
-        let mut event = event(passed, id, part, mapped, route);
+        let trace = lineage.as_ref().and_then(|lineage| lineage.trace.clone());
+        let mut event = event(passed, id, part, mapped, route, trace);
         if !live.redaction.is_empty() {
             redact(&mut event, live, &request, usize::from(index));
         }
@@ -259,7 +260,14 @@ fn route(live: &LiveSource, mapped: &Mapped) -> Route {
     }
 }
 
-fn event(passed: &Passed, id: EventId, part: Option<Part>, mapped: Mapped, route: Route) -> Event {
+fn event(
+    passed: &Passed,
+    id: EventId,
+    part: Option<Part>,
+    mapped: Mapped,
+    route: Route,
+    trace: Option<String>,
+) -> Event {
     let live = &passed.source;
     let thread = mapped.message.map(|message| thread::searched(&message.thread_id));
     let by_hash = || format!("sha256:{}", hex::encode(passed.hash));
@@ -281,6 +289,7 @@ fn event(passed: &Passed, id: EventId, part: Option<Part>, mapped: Mapped, route
         latency_us: passed.receipt.latency_us,
         part,
         signature: passed.signature,
+        trace,
     }
 }
 

@@ -12,7 +12,7 @@ pub async fn keep_secret(context: &Context, live: &LiveSource, secret: String) -
     let mut source = live.source.clone();
     let seen = source.updated_at;
     source.updated_at = source.changed_at(context.now());
-    source.secrets.current = Some(secret.clone());
+    source.take_secret(secret.clone(), source.updated_at);
     source.secrets.unseen = Some(secret);
     let record = sealed_record(&source, &live.key);
     let audit = AuditEntry {

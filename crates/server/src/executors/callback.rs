@@ -12,6 +12,7 @@ use super::Finished;
 use super::answer::Said;
 use super::lease::{self, Stop};
 use crate::callbacks::{self, Kept};
+use crate::chains;
 use crate::context::Context;
 use crate::outbound::{Delivered, Delivery, TIMEOUT, deliver};
 use crate::queue::Pushed;
@@ -95,6 +96,6 @@ async fn said(context: &Context, ticket: &Ticket, row: &WorkRow) -> Result<Optio
 fn traceparent(ticket: &Ticket, payload: &serde_json::value::RawValue) -> String {
     let payload: Value = serde_json::from_str(payload.get()).unwrap_or_default();
     let trace = payload["data"]["trace_id"].as_str().unwrap_or_default();
-    let span = ticket.run_id().to_bytes();
-    format!("00-{trace}-{}-01", hex::encode(&span[8..]))
+    let span = chains::span_of(&ticket.run_id().to_bytes());
+    format!("00-{trace}-{}-01", hex::encode(span))
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{StatusCode, header};
 use serde_json::Value;
-use wakepost_domain::limits;
 use wakepost_domain::work::WorkKind;
+use wakepost_domain::{failure, limits};
 
 use super::Finished;
 use super::answer::Said;
@@ -98,7 +98,7 @@ fn read(context: &Context, answer: &OutboundAnswer) -> Finished {
     let wait = answer.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     let preview = String::from_utf8_lossy(&answer.body[..answer.body.len().min(300)]).into_owned();
     Finished::Failed {
-        error: format!("the agent answered {}: {preview}", status.as_u16()),
+        error: failure::answered("the agent", status.as_u16(), &preview),
         retryable: again,
         retry_after: wait
             .filter(|_| again)

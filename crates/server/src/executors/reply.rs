@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use wakepost_domain::Ulid;
 use wakepost_domain::effect::{EffectState, OnDoubt};
 use wakepost_domain::work::WorkKind;
+use wakepost_domain::{SourceId, Timestamp, Ulid};
 use wakepost_providers::{
     Answered, Mailed, Outgoing, OutgoingMail, Replies, ReplyError, ReplyExchange, ReplyFailure,
-    ReplyStep,
+    ReplyStep, To,
 };
 use wakepost_store::moves::{Ask, Begin, BeginOutcome, Draft, EffectRow, WorkRow, proposal_hash};
 use wakepost_store::vault::{Slot, TenantKey};
@@ -21,7 +21,7 @@ use crate::directory::LiveSource;
 use crate::exchange::{self, CallFault};
 use crate::outbound::MailFault;
 use crate::queue::Pushed;
-use crate::replies::{PROPOSAL, Place, Reply};
+use crate::replies::{PROPOSAL, Place, Reply, Whom};
 use crate::tokens::idempotency_key;
 use crate::view::{Content, open_json};
 
@@ -62,8 +62,9 @@ async fn send(context: &Context, item: &Pushed) -> Result<Finished> {
         return Ok(Finished::Lost);
     };
     let reply = read(context, &row).await?;
-    let Some(answered) = Answering::find(context, &row, &reply).await? else {
-        return Ok(Finished::failed("the event, its body or its source is gone", false));
+    let answered = match Answering::find(context, item, &row, &reply).await? {
+        Ok(answered) => answered,
+        Err(why) => return Ok(Finished::failed(why, false)),
     };
     let Some(replies) = answered.live.provider.replies() else {
         return Ok(Finished::failed("its platform cannot be answered", false));
@@ -131,26 +132,54 @@ struct Posted {
     place: Place,
 }
 
-/// What is answered.
+/// What is answered, if anything is, and through which source.
 struct Answering {
     live: std::sync::Arc<LiveSource>,
-    content: Content,
-    part: usize,
+    what: What,
+}
+
+enum What {
+    /// An event, the part of a body.
+    Event(Content, usize),
+    /// Nothing: it is said in a channel, since then.
+    Nothing(String, Timestamp),
 }
 
 impl Answering {
-    async fn find(context: &Context, row: &WorkRow, reply: &Reply) -> Result<Option<Answering>> {
-        let Some(event) = context.store.event(row.tenant, reply.answers).await? else {
-            return Ok(None);
+    /// Finds it, or says why there is nobody to tell.
+    async fn find(
+        context: &Context,
+        item: &Pushed,
+        row: &WorkRow,
+        reply: &Reply,
+    ) -> Result<std::result::Result<Answering, &'static str>> {
+        const GONE: &str = "the event, its body or its source is gone";
+        let event = match &reply.to {
+            Whom::Answers(event) => *event,
+            Whom::Channel(id) => {
+                let source = match item.1.key.origin {
+                    Some(origin) => context.directory.source(SourceId(origin)).await?,
+                    None => None,
+                };
+                let what = What::Nothing(id.clone(), row.scope.time());
+                return Ok(match source {
+                    None => Err("its source is gone"),
+                    Some(live) if !live.source.config.enabled => Err("its source is disabled"),
+                    Some(live) => Ok(Answering { live, what }),
+                });
+            }
+        };
+        let Some(event) = context.store.event(row.tenant, event).await? else {
+            return Ok(Err(GONE));
         };
         let Some(live) = context.directory.source(event.source).await? else {
-            return Ok(None);
+            return Ok(Err(GONE));
         };
         let Some(content) = Content::of(context, &event).await? else {
-            return Ok(None);
+            return Ok(Err(GONE));
         };
         let part = event.part.map_or(0, |part| usize::from(part.index));
-        Ok(Some(Answering { live, content, part }))
+        Ok(Ok(Answering { live, what: What::Event(content, part) }))
     }
 
     fn key(&self) -> &TenantKey {
@@ -252,11 +281,17 @@ impl Sending<'_> {
         if state == Some(EffectState::Committed) {
             return Ok(Going::On);
         }
-        let request = self.answered.content.as_request();
+        let request;
+        let to = match &self.answered.what {
+            What::Event(content, part) => {
+                request = content.as_request();
+                To::Event { request: &request, part: *part }
+            }
+            What::Nothing(id, since) => To::Channel { id, since: *since },
+        };
         let key = idempotency_key(part.scope, &part.key);
         let outgoing = Outgoing {
-            request: &request,
-            part_of_body: self.answered.part,
+            to,
             text: part.text,
             index: part.index,
             is_first: part.is_first,

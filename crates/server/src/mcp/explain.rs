@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::api::Refused;
+use crate::within::Refused;
 
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name].as_str().unwrap_or_default()

@@ -4,7 +4,6 @@
 //! and the audit trail are the API's own. Nothing is kept between requests. What came from outside is handed on in an
 //! envelope that says so.
 
-mod api;
 mod envelope;
 mod explain;
 mod message;
@@ -16,7 +15,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::{Value, json};
 use url::Url;
 use utoipa::ToSchema;
@@ -25,8 +25,9 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt};
 use utoipa_axum::routes;
 
 use crate::api::{ApiError, Caller, Keyed, read_body};
+use crate::chains;
 use crate::context::Context;
-use api::Api;
+use crate::within::Api;
 use message::{Asked, Era, Fault};
 
 /// What the protocol's clients are told before all else.
@@ -98,10 +99,13 @@ async fn receive(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let caller = admitted(&server, &parts.headers).await?;
+    let caller = admitted(&server, &parts).await?;
     let body = read_body(body, &parts.headers).await?;
     let answer = match message::read(&parts.headers, &body) {
-        Ok(Some(asked)) => answer(&server, caller, asked).await,
+        Ok(Some(asked)) => {
+            let (router, led_by) = (server.api.clone(), chains::of(&parts.headers));
+            answer(&server.context, Api { router, caller, tenant: None, led_by }, asked).await
+        }
         Ok(None) => return Ok(StatusCode::ACCEPTED.into_response()),
         Err((id, era, fault)) => message::refusal(id, era, &fault),
     };
@@ -109,8 +113,8 @@ async fn receive(
 }
 
 /// Nobody is streamed to, and there is no session to end.
-async fn other_method(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
-    if let Err(refusal) = admitted(&server, &headers).await {
+async fn other_method(State(server): State<Arc<Server>>, parts: Parts) -> Response {
+    if let Err(refusal) = admitted(&server, &parts).await {
         return refusal.into_response();
     }
     let detail = "messages are posted";
@@ -122,9 +126,9 @@ async fn other_method(State(server): State<Arc<Server>>, headers: HeaderMap) -> 
 }
 
 /// Who calls, unless a page of another origin has a browser call: a name that leads here by trickery does not.
-async fn admitted(server: &Server, headers: &HeaderMap) -> Result<Caller, ApiError> {
+async fn admitted(server: &Server, parts: &Parts) -> Result<Caller, ApiError> {
     let context = &server.context;
-    let caller = Caller::find(context, headers).await?;
+    let caller = Caller::of(context, parts).await?;
     if let Some(key) = caller.key {
         context.key_used(key);
     }
@@ -133,7 +137,7 @@ async fn admitted(server: &Server, headers: &HeaderMap) -> Result<Caller, ApiErr
         let theirs = value.to_str().ok().and_then(origin);
         theirs.is_none() || !own.contains(&theirs)
     };
-    match headers.get_all(header::ORIGIN).iter().any(foreign) {
+    match parts.headers.get_all(header::ORIGIN).iter().any(foreign) {
         true => Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "foreign_origin",
@@ -148,17 +152,14 @@ fn origin(url: &str) -> Option<String> {
     origin.is_tuple().then(|| origin.ascii_serialization())
 }
 
-async fn answer(server: &Server, caller: Caller, asked: Asked) -> Response {
+async fn answer(context: &Context, api: Api, asked: Asked) -> Response {
     let era = asked.era;
     let outcome = match asked.method.as_str() {
         "initialize" if era == Era::Handshake => Ok(initialized(&asked.params)),
         "server/discover" if era == Era::Stateless => Ok(discovered()),
         "ping" => Ok(json!({})),
-        "tools/list" => Ok(json!({"tools": tools::shown(&caller)})),
-        "tools/call" => {
-            let api = Api::new(server.api.clone(), caller);
-            run::call(&server.context, api, &asked.params).await
-        }
+        "tools/list" => Ok(json!({"tools": tools::shown(&api.caller)})),
+        "tools/call" => run::call(context, api, &asked.params).await,
         _ => Err(Fault::no_such_method(&asked.method)),
     };
     match outcome {

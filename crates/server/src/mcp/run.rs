@@ -1,12 +1,13 @@
 //! What each tool does: calls of the API, and a sentence of our own about what came.
 
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::api::{Api, Refused};
 use super::message::Fault;
 use super::tools::{ROWS, TOOLS};
 use super::{envelope, explain};
 use crate::context::Context;
+use crate::within::{Api, Refused};
 
 /// Arguments that belong to the call and not to a list's filter.
 const NOT_FILTERS: [&str; 2] = ["tenant", "limit"];
@@ -76,7 +77,7 @@ async fn run(api: &Api, tool: &str, arguments: &Map<String, Value>) -> Told {
         "replay" => replay(api, id(), arguments).await,
         "publish_event" => publish(api, arguments).await,
         "stats" => {
-            let stats = api.get("/stats", &[]).await?;
+            let stats = api.get::<Value>("/stats", []).await?;
             Ok((explain::stats(&stats), stats))
         }
         _ => Err(not_found(tool)),
@@ -85,7 +86,7 @@ async fn run(api: &Api, tool: &str, arguments: &Map<String, Value>) -> Told {
 
 fn not_found(what: &str) -> Refused {
     let detail = format!("{what:.60} is not the id of anything that this tool knows");
-    Refused { status: 404, code: "not_found".to_owned(), detail }
+    Refused::new(StatusCode::NOT_FOUND, detail)
 }
 
 /// Something by its id. What does not look like one never becomes part of a path.
@@ -98,20 +99,21 @@ async fn one(
 ) -> Result<Value, Refused> {
     let plain = id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     match plain && kinds.iter().any(|kind| id.starts_with(kind)) {
-        true => api.get(&format!("{path}/{id}{more}"), &[]).await,
+        true => api.get(&format!("{path}/{id}{more}"), []).await,
         false => Err(not_found(id)),
     }
 }
 
 async fn list(api: &Api, path: &str, arguments: &Map<String, Value>, what: &str) -> Told {
     let limit = arguments.get("limit").and_then(Value::as_u64).unwrap_or(ROWS);
-    let mut query = vec![("limit", limit.to_string())];
+    let limit = limit.to_string();
+    let mut query = vec![("limit", limit.as_str())];
     for (name, value) in arguments {
         if let (false, Some(value)) = (NOT_FILTERS.contains(&name.as_str()), value.as_str()) {
-            query.push((name.as_str(), value.to_owned()));
+            query.push((name.as_str(), value));
         }
     }
-    let page = api.get(path, &query).await?;
+    let page: Value = api.get(path, &query).await?;
     let count = page["data"].as_array().map_or(0, Vec::len);
     let more = match page["next_cursor"].is_null() {
         true => "",
@@ -168,7 +170,7 @@ async fn replay(api: &Api, id: &str, arguments: &Map<String, Value>) -> Told {
     if let Some(scope) = arguments.get("scope") {
         body["scope"] = scope.clone();
     }
-    let made = api.post(&path, &body, None).await?;
+    let made = api.post(&path, &body).await?;
     let new = ["job_id", "delivery_id", "id"].iter().find_map(|name| made[*name].as_str());
     let words = format!("{id} is run again, as {}.", new.unwrap_or("new work"));
     Ok((words, made))
@@ -179,7 +181,7 @@ async fn publish(api: &Api, arguments: &Map<String, Value>) -> Told {
     let given = arguments.iter().filter(|(name, _)| fields.contains(&name.as_str()));
     let body: Map<String, Value> =
         given.map(|(name, value)| (name.clone(), value.clone())).collect();
-    let made = api.post("/events", &Value::Object(body), None).await?;
+    let made = api.post("/events", &Value::Object(body)).await?;
     let id = made["id"].as_str().unwrap_or_default();
     let words = match made["status"].as_str() {
         Some("duplicate") => format!("{id} had been published before: nothing new happens."),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use wakepost_domain::{Timestamp, limits};
+use wakepost_domain::{Timestamp, failure, limits};
 use wakepost_providers::standard;
 
 use super::client::{
@@ -189,7 +189,7 @@ fn judge(answer: &OutboundAnswer, now: Timestamp) -> Delivered {
     }
     let retryable = is_worth_another_try(status);
     let wait = answer.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-    let error = format!("the receiver answered {}: {body}", status.as_u16());
+    let error = failure::answered("the receiver", status.as_u16(), &body);
     Delivered::Failed {
         error: limits::truncate(&error, limits::ERROR_BYTES_MAX).to_owned(),
         retryable,
@@ -219,6 +219,15 @@ fn unanswered(id: &str, error: &SendError) -> Delivered {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_receiver_that_says_nothing_is_not_quoted() {
+        let silent = OutboundAnswer { body: Bytes::new(), ..answer(500, None) };
+        match judge(&silent, Timestamp::from_secs(0)) {
+            Delivered::Failed { error, .. } => assert_eq!(error, "the receiver answered 500"),
+            taken => panic!("{taken:?}"),
+        }
+    }
 
     fn answer(status: u16, retry_after: Option<&str>) -> OutboundAnswer {
         let mut headers = HeaderMap::new();

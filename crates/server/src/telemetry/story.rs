@@ -13,6 +13,7 @@ use wakepost_domain::{EventId, TenantId, WorkId};
 use wakepost_store::moves::Claimed;
 
 use super::traces::{Moment, Received};
+use crate::chains::Origin;
 use crate::context::Context;
 use crate::directory::LiveSource;
 use crate::queue::Pushed;
@@ -56,11 +57,18 @@ pub async fn received(
 }
 
 /// An event was published.
-pub fn published(context: &Context, tenant: &Tenant, event: EventId, deliveries: usize) {
+pub fn published(
+    context: &Context,
+    tenant: &Tenant,
+    event: EventId,
+    deliveries: usize,
+    origin: &Origin,
+) {
     tracing::debug!(tenant = tenant.slug, event_id = %event, deliveries, "an event was published");
     if context.traces.are_wanted() {
         let (tenant, at) = (tenant.id, context.now());
-        context.traces.note(Moment::Published { tenant, event, deliveries, at });
+        let origin = Box::new(origin.clone());
+        context.traces.note(Moment::Published { tenant, event, deliveries, origin, at });
     }
 }
 

@@ -18,9 +18,10 @@ use tokio::time::Instant;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, SourceId, TenantId, Timestamp, WorkId};
+use wakepost_store::moves::WorkRow;
 
 use super::metrics::Word;
-use crate::chains;
+use crate::chains::{self, Origin, span_of};
 use crate::context::Context;
 use crate::outbound::{AddressPolicy, KeepBody, OutboundRequest, Target, Trust};
 
@@ -63,6 +64,8 @@ pub enum Moment {
         event: EventId,
         /// To how many webhooks it goes.
         deliveries: usize,
+        /// Where it comes from.
+        origin: Box<Origin>,
         /// When.
         at: Timestamp,
     },
@@ -216,11 +219,6 @@ async fn span(context: &Context, settings: &TraceSettings, moment: Moment) -> Op
     let made = match moment {
         Moment::Received(received) => {
             let Received { event, job, parent, .. } = &*received;
-            let given = match job {
-                Some(job) => context.store.work(received.tenant, *job).await.ok().flatten(),
-                None => None,
-            };
-            let given = given.and_then(|row| row.meta.trace);
             attributes.push(attribute("wakepost.source_id", &received.source.to_string()));
             attributes.push(attribute("wakepost.provider", received.provider));
             attributes.push(attribute("wakepost.event_id", &event.to_string()));
@@ -228,26 +226,30 @@ async fn span(context: &Context, settings: &TraceSettings, moment: Moment) -> Op
             if let Some(job) = job {
                 attributes.push(attribute("wakepost.job_id", &job.text(WorkKind::Job)));
             }
-            let trace = chains::trace_id(given.as_deref(), Some(*event), WorkId::first_of(*event));
+            let trace = trace_of_received(context, received.tenant, *event, *job).await;
             // A repeat is not what made the event: it has a span of its own.
             let id = match received.verdict {
                 "duplicate" => random(context),
-                _ => low(&event.to_bytes()),
+                _ => span_of(&event.to_bytes()),
             };
             let parent = parent.filter(|(of, _)| hex::encode(of) == trace).map(|(_, span)| span);
             Made { trace, id, parent, name: "receive", kind: SERVER, ok: true }
                 .between(received.began, received.ended)
         }
-        Moment::Published { event, deliveries, at, .. } => {
+        Moment::Published { event, deliveries, origin, at, .. } => {
             attributes.push(attribute("wakepost.event_id", &event.to_string()));
             attributes.push(attribute("wakepost.deliveries", &deliveries.to_string()));
-            let trace = chains::trace_id(None, Some(event), WorkId::first_of(event));
-            let id = low(&event.to_bytes());
-            Made { trace, id, parent: None, name: "publish", kind: PRODUCER, ok: true }.at(at)
+            if let Some(job) = &origin.job {
+                attributes.push(attribute("wakepost.job_id", job));
+            }
+            let given = origin.trace.as_deref();
+            let trace = chains::trace_id(given, Some(event), WorkId::first_of(event));
+            let (id, parent) = (span_of(&event.to_bytes()), origin.span);
+            Made { trace, id, parent, name: "publish", kind: PRODUCER, ok: true }.at(at)
         }
         Moment::Ended { ticket, kind, state, at } => {
             let row = context.store.work(ticket.tenant, ticket.work).await.ok().flatten()?;
-            let trace = chains::trace_id(row.meta.trace.as_deref(), row.event, row.id);
+            let trace = trace_of_work(context, &row).await;
             attributes.push(attribute("wakepost.id", &ticket.work.text(kind)));
             attributes.push(attribute("wakepost.run_id", &ticket.run_id().to_string()));
             attributes.push(attribute("wakepost.attempt", &ticket.attempt.to_string()));
@@ -262,8 +264,8 @@ async fn span(context: &Context, settings: &TraceSettings, moment: Moment) -> Op
                 WorkKind::Callback => ("callback", CLIENT),
             };
             let ok = !matches!(state, State::Retrying | State::DeadLetter);
-            let parent = row.event.map(|event| low(&event.to_bytes()));
-            let id = low(&ticket.run_id().to_bytes());
+            let parent = row.event.map(|event| span_of(&event.to_bytes()));
+            let id = span_of(&ticket.run_id().to_bytes());
             Made { trace, id, parent, name, kind: span_kind, ok }.between(ticket.started_at, at)
         }
         Moment::Effect { ticket, decision, at } => {
@@ -271,12 +273,42 @@ async fn span(context: &Context, settings: &TraceSettings, moment: Moment) -> Op
             let trace = chains::trace_id(row.meta.trace.as_deref(), row.event, row.id);
             attributes.push(attribute("wakepost.run_id", &ticket.run_id().to_string()));
             attributes.push(attribute("wakepost.decision", decision));
-            let parent = Some(low(&ticket.run_id().to_bytes()));
+            let parent = Some(span_of(&ticket.run_id().to_bytes()));
             let id = random(context);
             Made { trace, id, parent, name: "effect", kind: INTERNAL, ok: true }.at(at)
         }
     };
     is_sent(&made.0.trace, settings.ratio).then(|| made.json(attributes))
+}
+
+/// The trace of a received event. One that joined another event's job is in that one's trace.
+async fn trace_of_received(
+    context: &Context,
+    tenant: TenantId,
+    event: EventId,
+    job: Option<WorkId>,
+) -> String {
+    let row = match job {
+        Some(job) => context.store.work(tenant, job).await.ok().flatten(),
+        None => None,
+    };
+    if let Some(row) = row {
+        return trace_of_work(context, &row).await;
+    }
+    let row = context.store.event(tenant, event).await.ok().flatten();
+    let given = row.and_then(|row| row.trace);
+    chains::trace_id(given.as_deref(), Some(event), WorkId::first_of(event))
+}
+
+/// The trace of an item. What tells a job's outcome is in the job's, as its receiver hears.
+async fn trace_of_work(context: &Context, row: &WorkRow) -> String {
+    let told_of = row.meta.parent_id.as_deref().filter(|_| row.kind == WorkKind::Callback);
+    let job = match told_of.and_then(|text| WorkId::parse(text, WorkKind::Job).ok()) {
+        Some(job) => context.store.work(row.tenant, job).await.ok().flatten(),
+        None => None,
+    };
+    let row = job.as_ref().unwrap_or(row);
+    chains::trace_id(row.meta.trace.as_deref(), row.event, row.id)
 }
 
 const INTERNAL: u8 = 1;
@@ -330,11 +362,6 @@ impl Timed {
 
 fn attribute(key: &str, value: &str) -> Value {
     json!({"key": key, "value": {"stringValue": value}})
-}
-
-/// A span's id: the half of an id that is chance.
-fn low(bytes: &[u8; 16]) -> [u8; 8] {
-    bytes[8..].try_into().expect("half of 16 bytes")
 }
 
 fn random(context: &Context) -> [u8; 8] {
@@ -430,7 +457,8 @@ mod tests {
         for _ in 0..WAITING_MAX + 10 {
             let event = EventId::from_bytes([1; 16]);
             let (tenant, at) = (TenantId(1), Timestamp::default());
-            traces.note(Moment::Published { tenant, event, deliveries: 0, at });
+            let origin = Box::default();
+            traces.note(Moment::Published { tenant, event, deliveries: 0, origin, at });
         }
         assert_eq!(traces.spans.get_or_create(&Word { word: "dropped" }).get(), 10);
         assert!(!Traces::new(false, Family::default()).are_wanted());

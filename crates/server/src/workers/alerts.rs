@@ -3,23 +3,27 @@
 //! Nothing depends on it being one node: the store lets an alert fire once. What fires is told from its row, so that a
 //! crash between the two only delays it.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use wakepost_domain::alert::{
-    self, AlertKind, Evidence, Finding, Firing, SeenSource, SeenWebhook, Step,
+    self, AlertKind, Change, Evidence, Finding, Firing, SeenSource, SeenWebhook, Step,
 };
 use wakepost_domain::circuit::CircuitState;
 use wakepost_domain::figures::{Figure, Figures, minute};
 use wakepost_domain::receipt::{Class, Compared};
+use wakepost_domain::tenant::Tenant;
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{AlertId, SourceId, TenantId, Timestamp, limits};
-use wakepost_store::Result;
 use wakepost_store::moves::{Alert, DeadFilter, Page, Untold};
+use wakepost_store::{Result, StoreError};
 
+use crate::alert_posts::{self, Speaker};
 use crate::context::Context;
+use crate::directory::LiveSource;
 use crate::publishing;
 use crate::telemetry::metrics::Metrics;
 
@@ -36,6 +40,8 @@ const ERRORS_LOOK: u32 = 10_000;
 const ERRORS_TOLD: u32 = 5;
 /// So many tenants in a row that cannot be looked at: the store is down.
 const FAILURES_MAX: usize = 3;
+/// How many sources with old secrets are looked at, the oldest first.
+const OLD_SECRETS_MAX: u32 = 1000;
 /// How many alerts are told of at a time.
 const TOLD_MAX: u32 = 100;
 
@@ -148,17 +154,17 @@ async fn webhooks(context: &Context, tenant: TenantId, now: Timestamp) -> Result
     Ok(seen.collect())
 }
 
-/// Sources whose jobs fail again and again.
+/// Sources whose jobs fail again and again, and those whose secret is old.
 async fn sources(
     context: &Context,
     tenant: TenantId,
     now: Timestamp,
     figures: &Figures,
 ) -> Result<Vec<SeenSource>> {
-    let rules = &context.config.alerts;
+    let (rules, store) = (&context.config.alerts, &context.store);
     let least = u32::try_from(rules.failures_in_a_row).unwrap_or(u32::MAX);
     let mut failing: BTreeMap<SourceId, (u64, u64)> = BTreeMap::new();
-    for (source, failures) in context.store.streaks(tenant, least).await? {
+    for (source, failures) in store.streaks(tenant, least).await? {
         failing.entry(source).or_default().0 = failures.into();
     }
     if figures.get(Figure::JobsDead) > 0 {
@@ -166,7 +172,7 @@ async fn sources(
         let filter =
             DeadFilter { kind: Some(WorkKind::Job), since: Some(since), ..DeadFilter::default() };
         let page = Page { before: None, limit: ONE_BY_ONE_MAX };
-        let dead = context.store.dead_letters(tenant, filter, page).await?;
+        let dead = store.dead_letters(tenant, filter, page).await?;
         let ids: Vec<_> = dead.iter().map(|row| row.lane).collect();
         let lanes = context.directory.lanes(&ids).await?;
         let origins: BTreeMap<_, _> = lanes.iter().map(|lane| (lane.id, lane.key.origin)).collect();
@@ -176,16 +182,32 @@ async fn sources(
             }
         }
     }
-    let mut seen = Vec::with_capacity(failing.len());
+    let mut seen = BTreeMap::new();
     for (id, (failures, dead_letters)) in failing {
         // One that was deleted fails no more.
         let Some(live) = context.directory.source(id).await? else { continue };
-        let config = &live.source.config;
-        let owner = config.owner.as_ref().map_or(String::new(), |owner| format!(", owner {owner}"));
-        let name = format!("source {id} ({}{owner})", live.provider.name());
-        seen.push(SeenSource { id: id.to_string(), name, failures, dead_letters });
+        seen.insert(id, SeenSource { failures, dead_letters, ..seen_source(&live) });
     }
-    Ok(seen)
+    let days = Duration::from_secs(rules.secret_days.saturating_mul(86_400));
+    let old = store.sources_with_secrets_before(tenant, now.before(days), OLD_SECRETS_MAX).await?;
+    for record in old.into_iter().filter(|record| record.config.enabled) {
+        let live = match context.directory.open(record).await {
+            // One that cannot be read must not keep the others from being looked at.
+            Err(StoreError::Corrupt(_)) => continue,
+            live => live?,
+        };
+        let source = seen.entry(live.source.id).or_insert_with(|| seen_source(&live));
+        source.secret_days = live.secret_days(now);
+    }
+    Ok(seen.into_values().collect())
+}
+
+/// One of which nothing bad is known.
+fn seen_source(live: &LiveSource) -> SeenSource {
+    let (id, config) = (live.source.id, &live.source.config);
+    let owner = config.owner.as_ref().map_or(String::new(), |owner| format!(", owner {owner}"));
+    let name = format!("source {id} ({}{owner})", live.provider.name());
+    SeenSource { id: id.to_string(), name, ..SeenSource::default() }
 }
 
 /// How many repeats in the window nobody should be able to send.
@@ -293,23 +315,35 @@ fn seen_again(alert: Alert, finding: Finding) -> Alert {
     Alert { severity, title, detail, value, threshold, good_since: None, untold, ..alert }
 }
 
-/// Tells what is to be told, and notes that. Told twice, by two nodes or after a crash, it is still one event.
+/// Tells what is to be told, and notes that. Told twice, by two nodes or after a crash, it is still one event, and one
+/// message in each channel.
 async fn tell_all(context: &Arc<Context>) -> Result<()> {
+    let mut told_by: BTreeMap<TenantId, Vec<Speaker>> = BTreeMap::new();
     for alert in context.store.untold_alerts(TOLD_MAX).await? {
+        let Some(tenant) = context.directory.tenant(alert.tenant).await? else { continue };
+        let speakers = match told_by.entry(tenant.id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(alert_posts::speakers(context, tenant.id).await?),
+        };
         let Untold { fired, escalated, resolved } = alert.untold;
-        for (is_due, word) in [(fired, "fired"), (escalated, "escalated"), (resolved, "resolved")] {
-            if is_due {
-                tell(context, &alert, word).await?;
-            }
+        let changes =
+            [(fired, Change::Fired), (escalated, Change::Escalated), (resolved, Change::Resolved)];
+        for (_, change) in changes.into_iter().filter(|(is_due, _)| *is_due) {
+            tell(context, &tenant, &alert, change).await?;
+            alert_posts::post(context, &tenant, &alert, change, speakers).await?;
         }
         context.store.alert_told(alert.id, alert.untold).await?;
     }
     Ok(())
 }
 
-async fn tell(context: &Arc<Context>, alert: &Alert, word: &'static str) -> Result<()> {
-    let Some(tenant) = context.directory.tenant(alert.tenant).await? else { return Ok(()) };
-    let (id, kind) = (alert.id, alert.kind.as_str());
+async fn tell(
+    context: &Arc<Context>,
+    tenant: &Tenant,
+    alert: &Alert,
+    change: Change,
+) -> Result<()> {
+    let (id, kind, word) = (alert.id, alert.kind.as_str(), change.as_str());
     Metrics::count(&context.metrics.alerts, word);
     tracing::warn!(
         tenant = tenant.slug,
@@ -322,7 +356,7 @@ async fn tell(context: &Arc<Context>, alert: &Alert, word: &'static str) -> Resu
         detail = alert.detail,
         "an alert {word}"
     );
-    let status = if word == "resolved" { "resolved" } else { "firing" };
+    let status = if change == Change::Resolved { "resolved" } else { "firing" };
     let data = json!({
         "id": id,
         "kind": kind,
@@ -338,5 +372,5 @@ async fn tell(context: &Arc<Context>, alert: &Alert, word: &'static str) -> Resu
         "resolved_at": alert.resolved_at,
     });
     let event_type = format!("alert.{kind}");
-    publishing::tell(context, &tenant, &event_type, format!("{id}:{word}"), &data).await
+    publishing::tell(context, tenant, &event_type, format!("{id}:{word}"), &data).await
 }

@@ -37,6 +37,7 @@ pub fn start(context: &Arc<Context>, tracker: &TaskTracker) {
     every(context, tracker, renew::PERIOD, renew::tick);
     every(context, tracker, operations::PERIOD, operations::tick);
     every(context, tracker, retention::PERIOD, retention::tick);
+    every(context, tracker, retention::PERIOD, retention::own_tick);
     every(context, tracker, housekeeping::PERIOD, housekeeping::tick);
     every(context, tracker, fire::SWEEP_PERIOD, fire::sweep_tick);
     every(context, tracker, webhooks::PERIOD, webhooks::tick);

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use wakepost_store::moves::Outboxed;
 use wakepost_store::{Result, StoreError};
 
+use crate::chains::Origin;
 use crate::context::Context;
 use crate::publishing::{self, Batch, Publication};
 
@@ -83,7 +84,8 @@ async fn take(context: &Arc<Context>, row: Outboxed) -> Result<std::result::Resu
         Err(unfit) => return Ok(Err(format!("{} {}", unfit.field, unfit.message))),
     }
     let call_key = Some(format!("outbox:{}", row.event));
-    let batch = Batch { items: vec![item], call_key, parent: None, id: Some(row.event) };
+    let origin = Origin::default();
+    let batch = Batch { items: vec![item], call_key, origin, id: Some(row.event) };
     match publishing::publish(context, &tenant, batch).await {
         Ok(_) => Ok(Ok(())),
         Err(StoreError::Mismatch(_)) => {

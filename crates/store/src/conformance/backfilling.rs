@@ -114,7 +114,8 @@ pub async fn a_backfill_makes_exactly_what_is_missing(harness: &impl Harness) {
     let world = World::new(harness).await;
     let (early, late) = (world.hook().await, world.hook().await);
     let mut events = world.published_many(&early, 4).await;
-    events.push(world.published(world.publication(TENANT).about("order:7")).await);
+    let draft = world.publication(TENANT).about("order:7").in_trace("4bf9");
+    events.push(world.published(draft).await);
     events.push(world.published(world.publication(TENANT).to(&[&late])).await);
     world.run_to(&late, given_up()).await;
     events.push(world.published(world.publication(TENANT).to(&[&late])).await);
@@ -124,6 +125,7 @@ pub async fn a_backfill_makes_exactly_what_is_missing(harness: &impl Harness) {
     let row = world.row(TENANT, late.delivery(events[4])).await;
     assert_eq!((row.state, row.lane, row.event), (State::Pending, late.lane, Some(events[4])));
     assert_eq!((row.subject.as_deref(), row.max_attempts), (Some("order:7"), ATTEMPTS));
+    assert_eq!(row.meta.trace.as_deref(), Some("4bf9"), "the event's");
     let counts = BTreeMap::from([(State::Pending, 6), (State::DeadLetter, 1)]);
     assert_eq!(world.standing(&late).await, counts);
     assert_eq!(world.standing(&early).await, BTreeMap::from([(State::Pending, 4)]));

@@ -82,6 +82,7 @@ impl EventDraft {
             remote_addr: Some("192.0.2.1".to_owned()),
             latency_us: 1500,
             part: None,
+            trace: None,
             signature: None,
         };
         let receipt = rejection(inbox, ReceiptId(receipt), Verdict::Accepted);
@@ -135,6 +136,12 @@ impl EventDraft {
 
     pub fn about(mut self, subject: &str) -> EventDraft {
         self.new.event.subject = Some(subject.to_owned());
+        self
+    }
+
+    /// In somebody's trace.
+    pub fn in_trace(mut self, trace: &str) -> EventDraft {
+        self.new.event.trace = Some(trace.to_owned());
         self
     }
 

@@ -308,6 +308,7 @@ macro_rules! conformance_list {
             rotating: [
                 a_rotation_wraps_every_key_anew_and_every_record_still_opens,
                 what_a_rotation_could_not_do_is_named_and_the_next_goes_on,
+                the_newest_records_of_a_tenant_are_found_and_opened,
                 a_key_that_is_no_longer_as_it_was_seen_stays_as_it_is,
                 two_rotations_at_once_do_what_one_does,
                 the_servers_own_secret_is_the_same_before_and_after_a_rotation,
@@ -329,6 +330,7 @@ macro_rules! conformance_list {
                 a_source_is_made_once_under_an_idempotency_key,
                 a_change_is_refused_if_somebody_else_was_first,
                 of_many_changes_at_once_one_happens,
+                sources_with_old_secrets_are_found_the_oldest_first,
                 another_tenants_source_is_not_found,
                 a_deleted_source_is_gone_and_its_events_stay,
                 sources_come_in_pages_newest_first,
@@ -393,6 +395,15 @@ macro_rules! conformance_list {
                 expired_keys_go_and_live_ones_stay,
                 pruning_goes_on_in_steps_until_all_is_gone,
                 work_goes_on_while_history_is_pruned,
+            ]
+            keeping_less: [
+                what_a_tenant_keeps_for_less_long_goes_and_no_one_elses,
+                a_repeat_of_what_went_early_is_still_a_repeat,
+                each_kind_that_a_tenant_keeps_has_its_own_age,
+                what_is_needed_stays_however_little_its_tenant_keeps,
+                a_walk_goes_on_in_small_steps_and_past_what_stays,
+                the_checks_know_what_a_tenant_keeps,
+                work_goes_on_while_a_tenants_history_goes,
             ]
             ordering: [
                 items_of_one_key_run_one_at_a_time_in_order,

@@ -34,6 +34,7 @@ pub mod fixtures;
 pub mod following;
 pub mod giving_up;
 pub mod in_doubt;
+pub mod keeping_less;
 pub mod keeping_up;
 pub mod keys;
 pub mod leasing;

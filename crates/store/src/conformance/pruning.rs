@@ -48,7 +48,7 @@ impl<H: Harness> World<'_, H> {
 }
 
 /// A job that left a trace in every table, and how it ended.
-async fn eventful<H: Harness>(world: &World<'_, H>, inbox: &Inbox, key: &str) -> WorkId {
+pub(super) async fn eventful<H: Harness>(world: &World<'_, H>, inbox: &Inbox, key: &str) -> WorkId {
     let new = world.event(inbox).with_key(key).build();
     let work = WorkId::first_of(new.event.id);
     world.accept(new).await;

@@ -54,7 +54,8 @@ impl<H: Harness> World<'_, H> {
 pub async fn a_published_event_is_stored_with_its_body(harness: &impl Harness) {
     let world = World::new(harness).await;
     let hook = world.hook().await;
-    let new = world.publication(TENANT).saying("all of it").about("order:7").to(&[&hook]).build();
+    let draft = world.publication(TENANT).saying("all of it").about("order:7");
+    let new = draft.in_trace("4bf9").to(&[&hook]).build();
     let event = world.published(new.clone()).await;
     assert_eq!(world.stored(TENANT, event).await, new.event);
     assert_eq!(new.event.route, Route::Published);
@@ -69,19 +70,21 @@ pub async fn an_event_makes_one_delivery_for_each_webhook(harness: &impl Harness
     let world = World::new(harness).await;
     let (a, b) = (world.hook().await, world.hook().await);
     let draft = world.publication(TENANT).about("order:7").published_by("job_7").to(&[&a, &b]);
-    let event = world.published(draft.tried_at_most(7)).await;
+    let event = world.published(draft.in_trace("4bf9").tried_at_most(7)).await;
     for hook in [&a, &b] {
         let row = world.row(TENANT, hook.delivery(event)).await;
         assert_eq!((row.kind, row.lane, row.event), (WorkKind::Delivery, hook.lane, Some(event)));
         assert_eq!((row.state, row.attempts, row.max_attempts), (State::Pending, 0, 7));
         assert_eq!((row.scope, row.subject.as_deref()), (row.id.0, Some("order:7")));
         assert_eq!(row.meta.parent_id.as_deref(), Some("job_7"));
+        assert_eq!(row.meta.trace.as_deref(), Some("4bf9"));
         assert_near(row.run_at, world.now().await);
         let claimed = world.claim(hook).up_to(9).take().await;
         assert_eq!(claimed.len(), 1);
         let claimed = &claimed[0];
         assert_eq!((claimed.ticket.work, claimed.kind), (row.id, WorkKind::Delivery));
         assert_eq!((claimed.event, claimed.ticket.ordered), (Some(event), false));
+        assert_eq!(claimed.meta.trace.as_deref(), Some("4bf9"));
     }
     let works = world.store.work_of_event(TENANT, event).await.unwrap();
     let expected = BTreeSet::from([a.delivery(event), b.delivery(event)]);

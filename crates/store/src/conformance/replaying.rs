@@ -44,7 +44,7 @@ impl<H: Harness> World<'_, H> {
     }
 
     async fn unmapped_event(&self, inbox: &Inbox) -> EventId {
-        let new = self.event(inbox).unmapped().about("gh:issue:3").build();
+        let new = self.event(inbox).unmapped().about("gh:issue:3").in_trace("4bf9").build();
         let id = new.event.id;
         self.accept(new).await;
         id
@@ -210,7 +210,8 @@ pub async fn an_event_without_work_gets_its_first_item(harness: &impl Harness) {
     assert_eq!(work.len(), 1);
     assert_eq!((work[0].id, work[0].event, work[0].state), (new, Some(event), State::Pending));
     assert_eq!((work[0].lane, work[0].max_attempts), (inbox.lane, 4));
-    assert_eq!(work[0].subject.as_deref(), Some("gh:issue:3"), "as if it had made it itself");
+    let handed_down = (work[0].subject.as_deref(), work[0].meta.trace.as_deref());
+    assert_eq!(handed_down, (Some("gh:issue:3"), Some("4bf9")), "as if it had made it itself");
     assert_eq!(world.actions(inbox.tenant).await, ["job.replay"]);
     let claimed = world.claim(&inbox).one().await;
     assert_eq!((claimed.ticket.work, claimed.event), (new, Some(event)));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use wakepost_domain::ports::Entropy;
 use wakepost_domain::{EventId, TenantId, Ulid};
 
 use super::Harness;
@@ -9,7 +10,7 @@ use super::settings::Dice;
 use super::world::World;
 use crate::error::StoreError;
 use crate::moves::{Rewrap, Store};
-use crate::vault::{MasterKey, MasterKeys, Sealed, Slot, Vault, rotate};
+use crate::vault::{MasterKey, MasterKeys, Sealed, Slot, Vault, rotate, sample};
 
 /// More than one step of a rotation.
 const TENANTS: i32 = 45;
@@ -146,4 +147,40 @@ pub async fn a_check_names_the_master_key_that_is_missing(harness: &impl Harness
         assert!(refused.contains(&word.to_string()), "{word} in {refused}");
     }
     assert!(refused.contains("45 data key(s)"), "{refused}");
+}
+
+pub async fn the_newest_records_of_a_tenant_are_found_and_opened(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let vault = vault(&world.store, 1, &[]);
+    let theirs = world.tenant("theirs").await;
+    let inboxes = [world.inbox().await, world.inbox_of(theirs).await];
+    for inbox in &inboxes {
+        let key = vault.key(inbox.tenant).await.unwrap();
+        for body in ["an older one", "the newest"] {
+            let mut new = world.event(inbox).build();
+            new.content = Some(key.seal(Slot::Content(new.event.id), body.as_bytes()));
+            world.accept(new).await;
+            world.advance_s(1).await;
+        }
+    }
+    let tenants = inboxes.iter().map(|inbox| inbox.tenant).collect();
+    let found = world.other.sealed_by(tenants).await.unwrap();
+    assert_eq!(found.len(), 2, "{found:?}");
+    for row in &found {
+        let opened = vault.key(row.tenant).await.unwrap().open(row.slot, &row.record).unwrap();
+        assert_eq!(opened, b"the newest");
+    }
+    let (keys, dice) = (MasterKeys::new(key(1), Vec::new()), Arc::new(Dice) as Arc<dyn Entropy>);
+    let sampled = sample(world.store.as_ref(), &keys, &dice, 9).await.unwrap();
+    assert_eq!((sampled.records, sampled.closed.len()), (2, 0), "{sampled:?}");
+    assert_eq!(sample(world.store.as_ref(), &keys, &dice, 0).await.unwrap().records, 0);
+    // A body that was sealed for another row, and a webhook whose secrets nobody sealed.
+    let mut moved = world.event(&inboxes[0]).build();
+    moved.content = Some(found[0].record.clone());
+    let (id, (hook, _)) = (moved.event.id, world.subscriber().await);
+    world.accept(moved).await;
+    let sampled = sample(world.store.as_ref(), &keys, &dice, 9).await.unwrap();
+    assert_eq!(sampled.records, 3);
+    let closed: Vec<String> = sampled.closed.iter().map(|(_, slot)| slot.to_string()).collect();
+    assert_eq!(closed, [format!("the body of {id}"), format!("the secrets of {}", hook.id)]);
 }

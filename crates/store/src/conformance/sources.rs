@@ -28,6 +28,7 @@ impl<H: Harness> World<'_, H> {
             provider: "github".to_owned(),
             config,
             secrets: sealed("\0\u{1}secret"),
+            secret_made_at: now,
             created_at: now,
             updated_at: now,
         }
@@ -75,6 +76,7 @@ pub async fn a_change_is_refused_if_somebody_else_was_first(harness: &impl Harne
     let mut first = SourceRecord { updated_at: world.now().await, ..record.clone() };
     first.config.enabled = false;
     first.secrets = sealed("rotated");
+    first.secret_made_at = first.updated_at;
     let audit = world.audit(TenantId::DEFAULT, "source.update");
     world.store.update_source(first.clone(), seen, audit).await.unwrap();
     assert_eq!(world.store.source(record.id).await.unwrap(), Some(first.clone()));
@@ -108,6 +110,32 @@ pub async fn of_many_changes_at_once_one_happens(harness: &impl Harness) {
     }
     assert_eq!(changed, 1);
     assert_eq!(world.actions(TenantId::DEFAULT).await.len(), 2);
+}
+
+pub async fn sources_with_old_secrets_are_found_the_oldest_first(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let stranger = world.tenant("stranger").await;
+    let mut made = Vec::new();
+    for _ in 0..4 {
+        made.push(world.made(TenantId::DEFAULT).await);
+        world.made(stranger).await;
+        world.advance_s(10).await;
+    }
+    // The first has a new secret; so it is the youngest now.
+    let mut rotated = made.remove(0);
+    let seen = rotated.updated_at;
+    (rotated.updated_at, rotated.secret_made_at) = (world.now().await, world.now().await);
+    let audit = world.audit(TenantId::DEFAULT, "source.rotate");
+    world.store.update_source(rotated.clone(), seen, audit).await.unwrap();
+    let found = async |before, limit| {
+        let other = &world.other;
+        other.sources_with_secrets_before(TenantId::DEFAULT, before, limit).await.unwrap()
+    };
+    assert_eq!(found(made[2].secret_made_at, 10).await, made[..2]);
+    assert_eq!(found(made[2].secret_made_at, 1).await, made[..1]);
+    assert_eq!(found(rotated.secret_made_at, 10).await, made);
+    made.push(rotated.clone());
+    assert_eq!(found(rotated.secret_made_at.after(Duration::from_millis(1)), 10).await, made);
 }
 
 pub async fn another_tenants_source_is_not_found(harness: &impl Harness) {

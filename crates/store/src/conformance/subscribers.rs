@@ -72,6 +72,7 @@ impl PublicationDraft {
             remote_addr: None,
             latency_us: 900,
             part: None,
+            trace: None,
             signature: None,
         };
         let nobody = Inbox { tenant, source: NO_SOURCE, lane: wakepost_domain::lane::LaneId(0) };
@@ -140,6 +141,12 @@ impl PublicationDraft {
 
     pub fn tried_at_most(mut self, attempts: i32) -> PublicationDraft {
         self.max_attempts = attempts;
+        self
+    }
+
+    /// In somebody's trace.
+    pub fn in_trace(mut self, trace: &str) -> PublicationDraft {
+        self.new.event.trace = Some(trace.to_owned());
         self
     }
 

@@ -12,7 +12,9 @@ use wakepost_domain::sequence::NO_NUMBER;
 use wakepost_domain::thread::{Quiet, ThreadPolicy};
 use wakepost_domain::webhook::delivery_id;
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, WebhookId, WorkId};
+use wakepost_domain::{
+    AlertId, EventId, ReceiptId, SourceId, TenantId, Timestamp, WebhookId, WorkId,
+};
 
 use super::work::{Lineage, NewWork, WorkMeta};
 use crate::error::{Result, StoreError};
@@ -47,6 +49,11 @@ impl OrderKey {
     /// The key of what goes to one webhook in order.
     pub fn of_webhook(tenant: TenantId, webhook: WebhookId, key: &[u8]) -> OrderKey {
         OrderKey(hash(tenant, b"webhook", &webhook.to_bytes(), key))
+    }
+
+    /// The key of what is said of an alert through one source.
+    pub fn of_alert(tenant: TenantId, source: SourceId, alert: AlertId) -> OrderKey {
+        OrderKey(hash(tenant, b"alert", &source.to_bytes(), &alert.to_bytes()))
     }
 
     /// The key of a conversation's jobs, which is also what the thread is known by.
@@ -106,6 +113,12 @@ impl DedupKey {
         DedupKey(hash(tenant, b"job", &[], key))
     }
 
+    /// The key of a change of an alert, told through one source.
+    pub fn of_alert(tenant: TenantId, source: SourceId, alert: AlertId, change: &str) -> DedupKey {
+        let key = [alert.to_bytes().as_slice(), change.as_bytes()].concat();
+        DedupKey(hash(tenant, b"alert", &source.to_bytes(), &key))
+    }
+
     /// The key of a published event. `room` keeps keys that come in different ways apart.
     pub fn of_publication(tenant: TenantId, room: &[u8], key: &[u8]) -> DedupKey {
         DedupKey(hash(tenant, b"publication", room, key))
@@ -154,6 +167,22 @@ pub struct NewEvent {
     pub retry: Option<String>,
     /// How our own earlier answer failed, in that case.
     pub our_fault: Option<OurFault>,
+}
+
+/// What an event hands down to the work about it.
+#[derive(Debug, Clone)]
+pub(crate) struct HandedDown {
+    /// What it is about.
+    pub subject: Option<String>,
+    /// The trace it goes on with.
+    pub trace: Option<String>,
+}
+
+impl HandedDown {
+    /// What this event hands down.
+    pub(crate) fn by(event: &Event) -> HandedDown {
+        HandedDown { subject: event.subject.clone(), trace: event.trace.clone() }
+    }
 }
 
 impl NewEvent {
@@ -276,12 +305,12 @@ pub struct NewDelivery {
 }
 
 impl NewDelivery {
-    /// Its item.
+    /// Its item, which is about what its event is about, and in the event's trace.
     pub(crate) fn work(
         &self,
         tenant: TenantId,
         event: EventId,
-        subject: Option<String>,
+        HandedDown { subject, trace }: HandedDown,
     ) -> NewWork {
         let (order, order_key) = self.order.clone().unzip();
         NewWork {
@@ -295,7 +324,12 @@ impl NewDelivery {
             scope: None,
             subject,
             order,
-            meta: WorkMeta { order_key, parent_id: self.parent_id.clone(), ..WorkMeta::default() },
+            meta: WorkMeta {
+                order_key,
+                parent_id: self.parent_id.clone(),
+                trace,
+                ..WorkMeta::default()
+            },
             input: None,
             dedup: None,
         }

@@ -1,10 +1,11 @@
 //! Checks: what must hold of the rows at every committed state, as questions to the database.
 //!
 //! Each check is one statement, and so sees one state, that lists what is wrong. It is written once for both databases:
-//! `ID[x]` is an id as text, `w.BEHIND` a flag, and `RECENT[table]` the rows of a table that are looked at.
+//! `ID[x]` is an id as text, `w.BEHIND` a flag, `RECENT[table]` the rows of a table that are looked at, and `WHOLE[tenant]`
+//! the id from which on a tenant's events and work are there.
 
 use async_trait::async_trait;
-use wakepost_domain::Timestamp;
+use wakepost_domain::{TenantId, Timestamp};
 
 use crate::error::Result;
 
@@ -26,7 +27,8 @@ pub struct Check {
 pub struct CheckScope {
     /// From when on.
     pub since: Timestamp,
-    /// Finished work and events that are older may be gone: nothing is said of what they left.
+    /// Finished work and events that are older may be gone: nothing is said of what they left. Of a tenant that keeps
+    /// less, the store knows.
     pub runs_since: Timestamp,
     /// How many rows of a table at most.
     pub rows_max: i64,
@@ -64,14 +66,14 @@ pub const CHECKS: [Check; 19] = [
     check(
         "D2",
         "an event that makes a job has one",
-        "SELECT ID[e.id] FROM RECENT[events] e WHERE e.route = 0 AND e.id >= RUNS
+        "SELECT ID[e.id] FROM RECENT[events] e WHERE e.route = 0 AND e.id >= WHOLE[e.tenant]
            AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = e.tenant AND w.id = e.id)
            AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = e.tenant AND d.id = e.id)",
     ),
     check(
         "D2",
         "an event that joined a job is one of its events",
-        "SELECT ID[e.id] FROM RECENT[events] e WHERE e.route = 3 AND e.id >= RUNS
+        "SELECT ID[e.id] FROM RECENT[events] e WHERE e.route = 3 AND e.id >= WHOLE[e.tenant]
            AND NOT EXISTS (SELECT 1 FROM joined j WHERE j.event_id = e.id)",
     ),
     check(
@@ -83,7 +85,7 @@ pub const CHECKS: [Check; 19] = [
         "U1",
         "a live dedup key names an event or a job that is there",
         "SELECT ID[k.key] FROM (SELECT * FROM dedup_keys ORDER BY key LIMIT ROWS) k
-         WHERE k.expires_at > NOW AND k.event_id >= RUNS
+         WHERE k.expires_at > NOW AND k.event_id >= WHOLE[k.tenant]
            AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tenant = k.tenant AND e.id = k.event_id)
            AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = k.tenant AND w.id = k.event_id)
            AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = k.tenant AND d.id = k.event_id)",
@@ -191,11 +193,12 @@ pub(crate) struct Dialect {
     pub floor: fn(Timestamp) -> String,
 }
 
-/// A check as a statement of a database.
+/// A check as a statement of a database. `own` has the tenants whose events and work go sooner than others'.
 pub(crate) fn statement(
     check: &Check,
     scope: &CheckScope,
     now: Timestamp,
+    own: &[(TenantId, Timestamp)],
     dialect: &Dialect,
 ) -> String {
     let mut sql = check.sql.to_owned();
@@ -213,11 +216,21 @@ pub(crate) fn statement(
         let [open, close] = dialect.id;
         sql = format!("{before}{open}{column}{close}{after}");
     }
+    while let Some((before, rest)) = sql.split_once("WHOLE[") {
+        let (tenant, after) = rest.split_once(']').unwrap_or((rest, ""));
+        let from = |at: Timestamp| (dialect.floor)(at.max(scope.runs_since));
+        let all = from(scope.runs_since);
+        let own =
+            own.iter().map(|(tenant, since)| format!("WHEN {} THEN {} ", tenant.0, from(*since)));
+        let own: String = own.collect();
+        let from =
+            if own.is_empty() { all } else { format!("(CASE {tenant} {own} ELSE {all} END)") };
+        sql = format!("{before}{from}{after}");
+    }
     let sql = sql
         .replace(".BEHIND", dialect.behind)
         .replace("INSTR(", dialect.instr)
         .replace("SINCE", &(dialect.floor)(scope.since))
-        .replace("RUNS", &(dialect.floor)(scope.runs_since))
         .replace("ROWS", &scope.rows_max.to_string())
         .replace("NOW", &now.as_millis().to_string());
     format!("SELECT * FROM ({sql}) AS wrong LIMIT {EXAMPLES_MAX}")

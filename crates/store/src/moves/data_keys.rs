@@ -5,7 +5,7 @@ use wakepost_domain::TenantId;
 
 use super::settings::AuditEntry;
 use crate::error::Result;
-use crate::vault::MasterKeyId;
+use crate::vault::{MasterKeyId, Sealed, Slot};
 
 /// A key that only a master key opens.
 #[derive(Clone, PartialEq, Eq)]
@@ -44,6 +44,17 @@ pub struct Rewrap {
     pub wrapped: WrappedKey,
 }
 
+/// A record that is stored, and where: only its tenant's key opens it, and only there.
+#[derive(Debug, Clone)]
+pub struct SealedRow {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// What it is, and of which row.
+    pub slot: Slot<'static>,
+    /// The record.
+    pub record: Sealed,
+}
+
 /// Keys, and by what they are wrapped.
 #[async_trait]
 pub trait DataKeys {
@@ -63,6 +74,10 @@ pub trait DataKeys {
 
     /// Stores keys as they were wrapped anew, all or none; answers how many were still as seen.
     async fn rewrap(&self, changes: Vec<Rewrap>) -> Result<u64>;
+
+    /// Of each of these tenants some records that its key sealed: the body of its newest event, if that is kept, and the
+    /// secrets of a source and of a webhook.
+    async fn sealed_by(&self, tenants: Vec<TenantId>) -> Result<Vec<SealedRow>>;
 
     /// Notes in the audit trail that a rotation begins.
     async fn note_rotation(&self, audit: AuditEntry) -> Result<()>;

@@ -23,11 +23,11 @@ mod upkeep;
 mod webhooks;
 mod work;
 
-pub(crate) use accept::Spot;
 pub use accept::{
     Accepted, CancelKey, CoalesceKey, DedupKey, Ledger, NewDelivery, NewEvent, NewJob, NewOrder,
     NewReceipt, NewSequence, NewThread, OrderKey, Received, SharedBody, delivery_of,
 };
+pub(crate) use accept::{HandedDown, Spot};
 pub use alerts::{Alert, Alerts, Streak, Untold};
 pub(crate) use approvals::UNDECIDED;
 pub use approvals::{
@@ -38,7 +38,7 @@ pub(crate) use caps::names;
 pub use caps::{Bound, Cap, CapScope, Caps, Count, Counts};
 pub use checks::{CHECKS, Check, CheckScope, Checked, Checks, EXAMPLES_MAX};
 pub(crate) use checks::{Dialect, statement};
-pub use data_keys::{DataKeyRow, DataKeys, Rewrap, WrappedKey};
+pub use data_keys::{DataKeyRow, DataKeys, Rewrap, SealedRow, WrappedKey};
 pub use dead_letters::{DeadFilter, DeadLetters};
 pub use effects::{Begin, BeginOutcome, EffectRow, Effects, Resolve};
 pub use fixtures::{Fixture, Fixtures};
@@ -61,7 +61,8 @@ pub use settings::{
     SourceRecord,
 };
 pub use stats::{LiveCount, LiveCounts, Stats};
-pub use upkeep::{DueLane, Expired, PruneBefore, Pruned, StatCount, Upkeep};
+pub use upkeep::{DueLane, Expired, OwnWalk, PruneBefore, Pruned, StatCount, Upkeep, Walked};
+pub(crate) use upkeep::{Found, OWN_LOOK, OWN_STEP};
 pub use webhooks::{EventTypes, Outbox, Outboxed, WebhookRecord, Webhooks};
 pub(crate) use webhooks::{check_end, too_many_types, type_exists};
 pub use work::{

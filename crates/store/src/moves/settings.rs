@@ -24,6 +24,8 @@ pub struct SourceRecord {
     pub config: SourceConfig,
     /// What may not.
     pub secrets: Sealed,
+    /// When the secret was made that its requests are verified with.
+    pub secret_made_at: Timestamp,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it was last changed.
@@ -204,6 +206,14 @@ pub trait Settings {
 
     /// A tenant's sources, newest first.
     async fn sources(&self, tenant: TenantId, page: Page<SourceId>) -> Result<Vec<SourceRecord>>;
+
+    /// A tenant's sources whose secret was made before a moment, the oldest first. Whether they have one is sealed.
+    async fn sources_with_secrets_before(
+        &self,
+        tenant: TenantId,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<SourceRecord>>;
 
     /// The lane of a key, made if need be.
     async fn lane(&self, key: LaneKey) -> Result<Lane>;

@@ -1,12 +1,13 @@
 //! Upkeep: what keeps the queue moving and the ledger small.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::work::State;
-use wakepost_domain::{TenantId, Timestamp};
+use wakepost_domain::{TenantId, Timestamp, Ulid};
 
 use super::queue::Item;
 use crate::error::Result;
@@ -66,6 +67,69 @@ pub struct Pruned {
     pub more: bool,
 }
 
+/// A walk through what a tenant keeps for less long than the server does: what is from before the moment goes, unless it is
+/// needed. It ends: the moment stands, and the place of the walk only grows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnWalk {
+    /// Headers and bodies, found by their events.
+    Bodies(TenantId, Timestamp),
+    /// Events, with their bodies: without its event nobody would find a body.
+    Events(TenantId, Timestamp),
+    /// Finished work with all that is its, but for dead letters.
+    Runs(TenantId, Timestamp),
+    /// Dead letters, with all that is theirs.
+    DeadLetters(TenantId, Timestamp),
+    /// Receipts, of all such tenants at once: they do not lie by tenant.
+    Receipts(Arc<[(TenantId, Timestamp)]>),
+}
+
+/// What one step of such a walk did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Walked {
+    /// How many rows it removed.
+    pub rows: u64,
+    /// After which id the next step looks; none: the walk is through.
+    pub next: Option<Ulid>,
+}
+
+/// How many rows a step of a walk removes.
+pub(crate) const OWN_STEP: usize = 500;
+/// How many it looks at: most of a walk passes what an earlier one left, such as events whose bodies are gone.
+pub(crate) const OWN_LOOK: usize = 5_000;
+
+/// What a step of a walk found.
+#[derive(Default)]
+pub(crate) struct Found<Id> {
+    /// What may go, oldest first.
+    pub ids: Vec<Id>,
+    /// Beside each, where the rest of it lies: a body's id, or the scope of effects.
+    pub beside: Vec<Id>,
+    /// How many rows were looked at.
+    pub looked: usize,
+    /// The last of them.
+    pub last: Option<Id>,
+}
+
+impl<Id: Copy> Found<Id> {
+    /// Looks at the next row.
+    pub fn see(&mut self, id: Id, beside: Id, may_go: bool) {
+        self.looked += 1;
+        self.last = Some(id);
+        if may_go {
+            self.ids.push(id);
+            self.beside.push(beside);
+        }
+    }
+
+    /// After which id the next step looks.
+    pub fn next(&self) -> Option<Id> {
+        match self.ids.len() >= OWN_STEP {
+            true => self.ids.last().copied(),
+            false => self.last.filter(|_| self.looked >= OWN_LOOK),
+        }
+    }
+}
+
 /// How many live items stand somewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatCount {
@@ -108,6 +172,10 @@ pub trait Upkeep {
 
     /// One small step of retention.
     async fn prune(&self, before: PruneBefore) -> Result<Pruned>;
+
+    /// One small step along what a tenant keeps for less long, from the rows after `after` on. What [`Upkeep::prune`]
+    /// keeps because something needs it is kept here too.
+    async fn prune_own(&self, walk: OwnWalk, after: Ulid) -> Result<Walked>;
 
     /// Counts of live work. Costs a scan of the live queue.
     async fn live_counts(&self) -> Result<Vec<StatCount>>;

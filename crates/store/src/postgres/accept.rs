@@ -485,17 +485,17 @@ WITH clock AS MATERIALIZED (
   FROM unnest($5::uuid[], $6::int[], $7::uuid[], $8::text[], $9::text[], $10::smallint[],
               $11::boolean[], $12::text[], $13::bigint[], $14::bytea[], $15::text[], $16::int[],
               $17::bytea[], $18::bigint[], $19::int[], $20::uuid[], $21::smallint[],
-              $22::bigint[], $23::text[], $25::bigint[])
+              $22::bigint[], $23::text[], $25::bigint[], $26::text[])
     AS i (id, tenant, source, type, dedup_key, route, verified, subject, occurred_at, payload_hash,
           remote_addr, latency_us, content, lane, max_attempts, body_id, part, signature,
-          thread, callback_lane)
+          thread, callback_lane, trace)
   WHERE id NOT IN (SELECT event_id FROM missed) ", $item, "
 ), event AS (
   INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, subject, occurred_at,
                       payload_hash, duplicates, remote_addr, latency_us, body_id, part,
-                      signature, thread)
+                      signature, thread, trace)
   SELECT tenant, id, source, type, dedup_key, route, verified, subject, occurred_at, payload_hash, 0,
-         remote_addr, latency_us, body_id, part, signature, thread
+         remote_addr, latency_us, body_id, part, signature, thread, trace
   FROM item
 ), body AS (
   INSERT INTO bodies (id, tenant, content)
@@ -523,25 +523,25 @@ const INSERT: &str = insert_sql!("", "", "", "");
 /// The same of what is published. A statement of its own: its further parts cost a single event a tenth of its time,
 /// though they have nothing to do.
 ///
-/// `$26`: nothing is stored unless all of it is new, also of events without keys. What another takes meanwhile makes it
+/// `$27`: nothing is stored unless all of it is new, also of events without keys. What another takes meanwhile makes it
 /// fail, and be run again.
 /// Deliveries come in the order of their lanes, which is that of the indexes they go into. They stand by themselves, not
 /// joined with their events: without hash joins, as here, that would be a walk along all events for each.
 const INSERT_PUBLISHED: &str = insert_sql!(
-    "AND NOT ($26::boolean AND EXISTS (SELECT 1 FROM known))",
-    "AND NOT ($26::boolean AND EXISTS (SELECT 1 FROM missed))",
+    "AND NOT ($27::boolean AND EXISTS (SELECT 1 FROM known))",
+    "AND NOT ($27::boolean AND EXISTS (SELECT 1 FROM missed))",
     ", delivery AS (
   INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id,
                     scope, subject, meta)
   SELECT tenant, id, 1, lane, CASE WHEN run_at > (SELECT now FROM clock) THEN 1 ELSE 0 END,
          greatest(run_at, (SELECT now FROM clock)), 0, max_attempts, 0, event_id, id, subject, meta
-  FROM unnest($27::uuid[], $28::int[], $29::uuid[], $30::bigint[], $31::bigint[], $32::int[],
-              $33::text[], $34::text[])
+  FROM unnest($28::uuid[], $29::int[], $30::uuid[], $31::bigint[], $32::bigint[], $33::int[],
+              $34::text[], $35::text[])
     AS d (event_id, tenant, id, lane, run_at, max_attempts, subject, meta)
   WHERE event_id NOT IN (SELECT event_id FROM missed)
-    AND NOT ($26::boolean AND EXISTS (SELECT 1 FROM missed))
+    AND NOT ($27::boolean AND EXISTS (SELECT 1 FROM missed))
 )",
-    "OR ($26::boolean AND EXISTS (SELECT 1 FROM missed))"
+    "OR ($27::boolean AND EXISTS (SELECT 1 FROM missed))"
 );
 
 /// Stores what leads and is new.
@@ -569,7 +569,7 @@ pub async fn insert(
             deliveries.iter().map(|$work| $of).collect::<Vec<_>>()
         };
     }
-    let params: [&(dyn ToSql + Sync); 25] = [
+    let params: [&(dyn ToSql + Sync); 26] = [
         &keys,
         &key_tenants,
         &key_events,
@@ -595,6 +595,7 @@ pub async fn insert(
         &column!(new => opt_text(&new.event.thread)),
         &column!(new => key_of(new).filter(|_| way == Way::Shared)),
         &column!(new => new.plain_job().and_then(|job| job.callback_lane).map(|lane| lane.0)),
+        &column!(new => opt_text(&new.event.trace)),
     ];
     let published: [&(dyn ToSql + Sync); 9] = [
         &(way == Way::Whole),

@@ -2,14 +2,14 @@
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
-use wakepost_domain::TenantId;
+use wakepost_domain::{EventId, SourceId, TenantId, Ulid, WebhookId};
 
-use super::rows::{audit, execute, get, query, query_opt};
+use super::rows::{audit, execute, get, id, query, query_opt, sealed};
 use super::{Postgres, commit};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
-use crate::moves::{AuditEntry, DataKeyRow, DataKeys, Rewrap, WrappedKey};
-use crate::vault::MasterKeyId;
+use crate::moves::{AuditEntry, DataKeyRow, DataKeys, Rewrap, SealedRow, WrappedKey};
+use crate::vault::{MasterKeyId, Slot};
 
 #[async_trait]
 impl DataKeys for Postgres {
@@ -83,6 +83,23 @@ impl DataKeys for Postgres {
         Ok(changed)
     }
 
+    async fn sealed_by(&self, tenants: Vec<TenantId>) -> Result<Vec<SealedRow>> {
+        let client = self.cool().await?;
+        let tenants: Vec<i32> = tenants.iter().map(|tenant| tenant.0).collect();
+        let mut found = Vec::new();
+        for (sql, slot) in SAMPLES {
+            for row in &query(&client, sql, &[&tenants]).await? {
+                let slot = slot(id(row, 1)?);
+                found.push(SealedRow {
+                    tenant: TenantId(get(row, 0)?),
+                    slot,
+                    record: sealed(row, 2)?,
+                });
+            }
+        }
+        Ok(found)
+    }
+
     async fn note_rotation(&self, entry: AuditEntry) -> Result<()> {
         let mut client = self.cool().await?;
         let tx = client.transaction().await?;
@@ -90,6 +107,32 @@ impl DataKeys for Postgres {
         commit(tx).await
     }
 }
+
+type SlotOf = fn(Ulid) -> Slot<'static>;
+
+/// One record of a tenant each. The newest event's body may be gone, or be that of many events.
+const SAMPLES: [(&str, SlotOf); 3] = [
+    (
+        "SELECT t.id, b.id, b.content FROM unnest($1::int[]) AS t (id)
+         CROSS JOIN LATERAL (
+           SELECT coalesce(body_id, id) AS id FROM events WHERE tenant = t.id ORDER BY id DESC LIMIT 1) e
+         CROSS JOIN LATERAL (SELECT id, content FROM bodies WHERE id = e.id OFFSET 0) b",
+        |id| Slot::Content(EventId(id)),
+    ),
+    (
+        "SELECT t.id, s.id, s.secrets FROM unnest($1::int[]) AS t (id)
+         CROSS JOIN LATERAL (
+           SELECT id, secrets FROM sources WHERE tenant = t.id
+           ORDER BY created_at DESC, id DESC LIMIT 1) s",
+        |id| Slot::SourceSecrets(SourceId(id)),
+    ),
+    (
+        "SELECT t.id, w.id, w.secrets FROM unnest($1::int[]) AS t (id)
+         CROSS JOIN LATERAL (
+           SELECT id, secrets FROM webhooks WHERE tenant = t.id ORDER BY id DESC LIMIT 1) w",
+        |id| Slot::WebhookSecrets(WebhookId(id)),
+    ),
+];
 
 fn key_row(row: &Row) -> Result<DataKeyRow> {
     Ok(DataKeyRow {

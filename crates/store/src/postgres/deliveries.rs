@@ -14,7 +14,7 @@ use super::ordering::{let_next_go, lock_live, lock_new};
 use super::rows::{WORK_DONE, WORK_LIVE, code, get, id, query, text, ulid, uuid, work};
 use super::work::insert;
 use crate::error::Result;
-use crate::moves::{Cursor, NewDelivery, NewWork, WorkRow, check_end};
+use crate::moves::{Cursor, HandedDown, NewDelivery, NewWork, WorkRow, check_end};
 
 /// A plan made while the tables were small would read the whole of them: with these there is only the walk along a
 /// lane's part of its index, in the index's order.
@@ -83,15 +83,15 @@ pub async fn add(
 ) -> Result<Vec<NewDelivery>> {
     let tx = client.transaction().await?;
     tx.batch_execute(ONLY_INDEXES).await?;
-    let subjects = lock_events(&tx, tenant, &items).await?;
+    let events = lock_events(&tx, tenant, &items).await?;
     let mut made = find_made(&tx, tenant, &items).await?;
     let (mut works, mut added) = (Vec::new(), Vec::new());
     for (event, delivery) in items {
-        let published = subjects.iter().find(|(published, _)| *published == event);
-        if let Some((_, subject)) = published
+        let published = events.iter().find(|(published, _)| *published == event);
+        if let Some((_, handed_down)) = published
             && made.insert(delivery.id)
         {
-            works.push(delivery.work(tenant, event, subject.clone()));
+            works.push(delivery.work(tenant, event, handed_down.clone()));
             added.push(delivery);
         }
     }
@@ -102,24 +102,27 @@ pub async fn add(
     Ok(added)
 }
 
-/// Differs from SQLite: two nodes may add the same at once, so the events stay locked: what one made, the other sees.
+/// With what they hand down. Differs from SQLite: two nodes may add the same at once, so the events stay locked: what one made, the other sees.
 async fn lock_events(
     tx: &Transaction<'_>,
     tenant: TenantId,
     items: &[(EventId, NewDelivery)],
-) -> Result<Vec<(EventId, Option<String>)>> {
+) -> Result<Vec<(EventId, HandedDown)>> {
     let mut events: Vec<Uuid> = items.iter().map(|(event, _)| uuid(event.0)).collect();
     // In their order, as wherever several are locked.
     events.sort_unstable();
     let rows = query(
         tx,
-        "SELECT e.id, e.subject FROM unnest($2::uuid[]) AS i (id)
+        "SELECT e.id, e.subject, e.trace FROM unnest($2::uuid[]) AS i (id)
          CROSS JOIN LATERAL (
-           SELECT id, subject FROM events WHERE tenant = $1::int AND id = i.id AND route = 4 FOR UPDATE) e",
+           SELECT id, subject, trace FROM events WHERE tenant = $1::int AND id = i.id AND route = 4
+           FOR UPDATE) e",
         &[&tenant.0, &events],
     )
     .await?;
-    rows.iter().map(|row| Ok((EventId(id(row, 0)?), get(row, 1)?))).collect()
+    let read =
+        |row| Ok((EventId(id(row, 0)?), HandedDown { subject: get(row, 1)?, trace: get(row, 2)? }));
+    rows.iter().map(read).collect()
 }
 
 /// Those that live or ended. One statement: between two, one might move from the second table to the first.

@@ -39,6 +39,7 @@ mod outbox;
 mod partitions;
 mod placing;
 mod prune;
+mod prune_own;
 mod publishing;
 mod queue;
 mod read;

@@ -27,7 +27,7 @@ const KEPT_MAX: i64 = 20_000;
 const LONG_WALK: i64 = 100_000;
 const REST: Duration = Duration::from_secs(3600);
 /// What a node holds while it prunes: an arbitrary number, the same in all nodes.
-const LOCK: i64 = 0x7072756e_65000000;
+pub(super) const LOCK: i64 = 0x7072756e_65000000;
 
 /// What must stay of a table although it is old: said of one row `r`, and as a list of a week's ids. `CUT` stands for the
 /// moment, in milliseconds, and `DEAD` for that of dead letters.
@@ -56,6 +56,8 @@ macro_rules! needed {
     };
 }
 
+pub(super) use needed;
+
 /// The ids of events that live work and kept dead letters need.
 macro_rules! needed_ids {
     () => {
@@ -77,16 +79,26 @@ macro_rules! needed_ids {
 /// Events of live work and of dead letters that were not replayed.
 const EVENTS: Needed = Needed { key: "id", row: needed!("r"), ids: needed_ids!() };
 
-/// Their bodies: of one event, or of several that share it.
+/// Of a body: one event needs it, or one of several that share it.
+macro_rules! needed_body {
+    ($e:literal) => {
+        concat!(
+            "(",
+            needed!($e),
+            " OR EXISTS (SELECT 1 FROM events p WHERE p.body_id = ",
+            $e,
+            ".id AND ",
+            needed!("p"),
+            "))"
+        )
+    };
+}
+pub(super) use needed_body;
+
+/// Their bodies.
 const BODIES: Needed = Needed {
     key: "id",
-    row: concat!(
-        "(",
-        needed!("r"),
-        " OR EXISTS (SELECT 1 FROM events p WHERE p.body_id = r.id AND ",
-        needed!("p"),
-        "))"
-    ),
+    row: needed_body!("r"),
     ids: concat!(
         needed_ids!(),
         " UNION SELECT p.body_id FROM events p
@@ -266,7 +278,7 @@ impl Postgres {
     }
 }
 
-fn floor(at: Timestamp) -> Uuid {
+pub(super) fn floor(at: Timestamp) -> Uuid {
     uuid(Ulid::floor(at))
 }
 

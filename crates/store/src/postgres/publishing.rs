@@ -18,7 +18,7 @@ use super::rows::{bytes, execute, id, query, uuid};
 use super::{Postgres, after_commit, before_commit, commit, work};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
-use crate::moves::{Accepted, NewDelivery, NewEvent, NewWork};
+use crate::moves::{Accepted, HandedDown, NewDelivery, NewEvent, NewWork};
 
 impl Postgres {
     pub(super) async fn publish_events(&self, events: Vec<NewEvent>) -> Result<Vec<Accepted>> {
@@ -247,7 +247,7 @@ fn deliveries<'a>(
 ) -> impl Iterator<Item = NewWork> + 'a {
     let event = &new.event;
     let those = new.deliveries.iter().filter(move |one| which(one));
-    those.map(|one| one.work(event.tenant, event.id, event.subject.clone()))
+    those.map(|one| one.work(event.tenant, event.id, HandedDown::by(event)))
 }
 
 fn is_ordered(new: &NewEvent) -> bool {

@@ -111,7 +111,7 @@ pub fn code<T>(row: &Row, index: usize, read: fn(i16) -> Option<T>) -> Result<T>
 
 /// The columns of an event, in the order [`event`] reads them.
 pub const EVENT: &str = "tenant, id, source, type, dedup_key, route, verified, subject, occurred_at, \
-     payload_hash, duplicates, remote_addr, latency_us, body_id, part, signature, thread";
+     payload_hash, duplicates, remote_addr, latency_us, body_id, part, signature, thread, trace";
 
 pub fn event(row: &Row) -> Result<Event> {
     let id = EventId(id(row, 1)?);
@@ -136,6 +136,7 @@ pub fn event(row: &Row) -> Result<Event> {
         },
         signature: get(row, 15)?,
         thread: get(row, 16)?,
+        trace: get(row, 17)?,
     })
 }
 

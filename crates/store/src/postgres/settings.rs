@@ -12,7 +12,7 @@ use wakepost_domain::{KeyId, SourceId, TenantId, Timestamp};
 
 use super::event_list::Query;
 use super::rows::{
-    audit, bytes, execute, get, opt_text, query, query_opt, sealed, text, time, uuid,
+    Params, audit, bytes, execute, get, opt_text, query, query_opt, sealed, text, time, uuid,
 };
 use super::settings_rows::{
     KEY, SOURCE, audit_row, config_text, found, insert_key, key_row, lane_hash, lane_row,
@@ -208,8 +208,10 @@ impl Settings for Postgres {
         }
         execute(
             &tx,
-            "INSERT INTO sources (id, tenant, provider, config, secrets, created_at, updated_at)
-             VALUES ($1::uuid, $2::int, $3::text, $4::text, $5::bytea, $6::bigint, $7::bigint)",
+            "INSERT INTO sources (id, tenant, provider, config, secrets, created_at, updated_at,
+                                  secret_made_at)
+             VALUES ($1::uuid, $2::int, $3::text, $4::text, $5::bytea, $6::bigint, $7::bigint,
+                     $8::bigint)",
             &[
                 &uuid(record.id.0),
                 &record.tenant.0,
@@ -218,6 +220,7 @@ impl Settings for Postgres {
                 &record.secrets.as_bytes(),
                 &record.created_at.as_millis(),
                 &record.updated_at.as_millis(),
+                &record.secret_made_at.as_millis(),
             ],
         )
         .await?;
@@ -246,7 +249,8 @@ impl Settings for Postgres {
         }
         execute(
             &tx,
-            "UPDATE sources SET config = $3::text, secrets = $4::bytea, updated_at = $5::bigint
+            "UPDATE sources SET config = $3::text, secrets = $4::bytea, updated_at = $5::bigint,
+                    secret_made_at = $6::bigint
              WHERE tenant = $1::int AND id = $2::uuid",
             &[
                 &record.tenant.0,
@@ -254,6 +258,7 @@ impl Settings for Postgres {
                 &config_text(&record.config),
                 &record.secrets.as_bytes(),
                 &record.updated_at.as_millis(),
+                &record.secret_made_at.as_millis(),
             ],
         )
         .await?;
@@ -294,6 +299,22 @@ impl Settings for Postgres {
         let before = page.before.map(|id| uuid(id.0));
         let rows = query(&client, &sql, &[&tenant.0, &before, &i64::from(page.limit)]).await?;
         rows.iter().map(source_row).collect()
+    }
+
+    async fn sources_with_secrets_before(
+        &self,
+        tenant: TenantId,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<SourceRecord>> {
+        let client = self.cool().await?;
+        let sql = format!(
+            "SELECT {SOURCE} FROM sources
+             WHERE tenant = $1::int AND coalesce(secret_made_at, created_at) < $2::bigint
+             ORDER BY coalesce(secret_made_at, created_at), id LIMIT $3::bigint"
+        );
+        let params: Params<'_> = &[&tenant.0, &before.as_millis(), &i64::from(limit)];
+        query(&client, &sql, params).await?.iter().map(source_row).collect()
     }
 
     async fn lane(&self, key: LaneKey) -> Result<Lane> {

@@ -92,7 +92,8 @@ pub fn key_row(row: &Row) -> Result<Key> {
     })
 }
 
-pub const SOURCE: &str = "id, tenant, provider, config, secrets, created_at, updated_at";
+pub const SOURCE: &str = "id, tenant, provider, config, secrets, created_at, updated_at, \
+     coalesce(secret_made_at, created_at)";
 
 pub fn source_row(row: &Row) -> Result<SourceRecord> {
     Ok(SourceRecord {
@@ -103,6 +104,7 @@ pub fn source_row(row: &Row) -> Result<SourceRecord> {
         secrets: sealed(row, 4)?,
         created_at: time(row, 5)?,
         updated_at: time(row, 6)?,
+        secret_made_at: time(row, 7)?,
     })
 }
 

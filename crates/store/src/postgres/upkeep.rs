@@ -7,14 +7,16 @@ use tokio_postgres::Row;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::work::{HeldReason, State, WorkKind};
-use wakepost_domain::{TenantId, Timestamp, WorkId};
+use wakepost_domain::{TenantId, Timestamp, Ulid, WorkId};
 
 use super::Postgres;
 use super::claim::millis;
 use super::rows::{Params, code, execute, get, id, opt_time, query, time};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
-use crate::moves::{DueLane, Expired, Item, PruneBefore, Pruned, StatCount, Upkeep};
+use crate::moves::{
+    DueLane, Expired, Item, OwnWalk, PruneBefore, Pruned, StatCount, Upkeep, Walked,
+};
 
 #[async_trait]
 impl Upkeep for Postgres {
@@ -143,6 +145,10 @@ impl Upkeep for Postgres {
 
     async fn prune(&self, before: PruneBefore) -> Result<Pruned> {
         self.prune_step(&before).await
+    }
+
+    async fn prune_own(&self, walk: OwnWalk, after: Ulid) -> Result<Walked> {
+        self.prune_own_step(walk, after).await
     }
 
     async fn live_counts(&self) -> Result<Vec<StatCount>> {

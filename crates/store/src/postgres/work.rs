@@ -24,8 +24,8 @@ use super::{Postgres, after_commit, before_commit, commit, conclude};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
-    AuditEntry, CancelOutcome, Idempotency, NewWork, Once, Replay, ReplayFrom, Spot, SubjectStep,
-    WorkMeta, WorkMoves, WorkRow,
+    AuditEntry, CancelOutcome, HandedDown, Idempotency, NewWork, Once, Replay, ReplayFrom, Spot,
+    SubjectStep, WorkMeta, WorkMoves, WorkRow,
 };
 use crate::vault::Sealed;
 
@@ -342,12 +342,17 @@ async fn replay(tx: &Transaction<'_>, request: &Replay) -> Result<LaneId> {
         dedup: None,
     };
     let item = match request.from {
-        ReplayFrom::Event(event, lane) => NewWork {
-            event: Some(event),
-            scope: (!request.fresh_scope).then_some(event.0),
-            subject: workless(tx, request.tenant, event).await?,
-            ..new(lane)
-        },
+        ReplayFrom::Event(event, lane) => {
+            let HandedDown { subject, trace } = workless(tx, request.tenant, event).await?;
+            let new = new(lane);
+            NewWork {
+                event: Some(event),
+                scope: (!request.fresh_scope).then_some(event.0),
+                subject,
+                meta: WorkMeta { trace, ..new.meta },
+                ..new
+            }
+        }
         ReplayFrom::Work(id) => {
             let old = lock(tx, request.tenant, id).await?.ok_or(StoreError::NotFound)?;
             replaceable(&old)?;
@@ -369,22 +374,19 @@ async fn replay(tx: &Transaction<'_>, request: &Replay) -> Result<LaneId> {
     Ok(item.lane)
 }
 
-/// The subject of a received event that has no item yet: a second first item would share its effects. Differs from
+/// What a received event hands down that has no item yet: a second first item would share its effects. Differs from
 /// SQLite: two nodes may want to make the first at once, so the event stays locked.
-async fn workless(
-    tx: &Transaction<'_>,
-    tenant: TenantId,
-    event: EventId,
-) -> Result<Option<String>> {
+async fn workless(tx: &Transaction<'_>, tenant: TenantId, event: EventId) -> Result<HandedDown> {
     let row = query_opt(
         tx,
-        "SELECT subject FROM events WHERE tenant = $1::int AND id = $2::uuid AND route <> 4 FOR UPDATE",
+        "SELECT subject, trace FROM events WHERE tenant = $1::int AND id = $2::uuid AND route <> 4
+         FOR UPDATE",
         &[&tenant.0, &uuid(event.0)],
     )
     .await?
     .ok_or(StoreError::NotFound)?;
     match work_of_event(tx, tenant, event).await?.last() {
-        None => get(&row, 0),
+        None => Ok(HandedDown { subject: get(&row, 0)?, trace: get(&row, 1)? }),
         Some(item) => Err(StoreError::InvalidState(format!(
             "the event has work already: replay {}",
             item.id.text(item.kind)

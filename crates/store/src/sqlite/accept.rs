@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, params};
 use wakepost_domain::event::Route;
 use wakepost_domain::receipt::Verdict;
 use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId, limits};
@@ -212,10 +212,10 @@ pub(super) fn insert_event(tx: &Connection, new: &NewEvent, route: Route) -> rus
     tx.prepare_cached(
         "INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, subject, occurred_at,
                              payload_hash, duplicates, remote_addr, latency_us, body_id, part,
-                             signature, thread)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13, ?14, ?15, ?16)",
+                             signature, thread, trace)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
     )?
-    .execute((
+    .execute(params![
         event.tenant.0,
         Bits(event.id.to_bytes()),
         Bits(event.source.to_bytes()),
@@ -232,7 +232,8 @@ pub(super) fn insert_event(tx: &Connection, new: &NewEvent, route: Route) -> rus
         event.part.map(|part| part.index),
         event.signature,
         &event.thread,
-    ))?;
+        &event.trace,
+    ])?;
     match &new.content {
         Some(content) => insert_body(tx, event.id, event.tenant, content),
         None => Ok(()),

@@ -13,11 +13,11 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use wakepost_domain::TenantId;
 
 use super::checkpoint::BUSY_PATIENCE;
-use super::data_keys::{by_master, by_others, data_key, rewrap};
+use super::data_keys::{by_master, by_others, data_key, rewrap, sealed_by};
 use super::rows::{audit, unavailable};
 use super::{FILE, lock, migrate, rewrite};
 use crate::error::{Result, StoreError};
-use crate::moves::{AuditEntry, DataKeyRow, DataKeys, Rewrap, WrappedKey};
+use crate::moves::{AuditEntry, DataKeyRow, DataKeys, Rewrap, SealedRow, WrappedKey};
 use crate::vault::MasterKeyId;
 
 /// A connection beside the server's.
@@ -125,6 +125,10 @@ impl DataKeys for Beside {
 
     async fn rewrap(&self, changes: Vec<Rewrap>) -> Result<u64> {
         self.write(move |tx| rewrap(tx, &changes)).await
+    }
+
+    async fn sealed_by(&self, tenants: Vec<TenantId>) -> Result<Vec<SealedRow>> {
+        self.read(move |connection| sealed_by(connection, &tenants)).await
     }
 
     async fn note_rotation(&self, entry: AuditEntry) -> Result<()> {

@@ -2,9 +2,11 @@
 
 use async_trait::async_trait;
 use rusqlite::Connection;
-use wakepost_domain::{Timestamp, Ulid};
+use wakepost_domain::tenant::Tenant;
+use wakepost_domain::{TenantId, Timestamp, Ulid};
 
 use super::rows::{collect, unavailable};
+use super::settings::tenants;
 use super::{Beside, Sqlite};
 use crate::error::Result;
 use crate::moves::{CHECKS, CheckScope, Checked, Checks, Dialect, statement};
@@ -43,14 +45,21 @@ impl Checks for Beside {
 }
 
 fn check(connection: &Connection, scope: &CheckScope, now: Timestamp) -> Result<Vec<Checked>> {
+    let own = own(connection, now)?;
     CHECKS
         .into_iter()
         .map(|check| {
             let mut select = connection
-                .prepare(&statement(&check, scope, now, &DIALECT))
+                .prepare(&statement(&check, scope, now, &own, &DIALECT))
                 .map_err(unavailable)?;
             let rows = select.query_map([], |row| row.get(0)).map_err(unavailable)?;
             Ok(Checked { check, wrong: collect(rows)? })
         })
         .collect()
+}
+
+fn own(connection: &Connection, now: Timestamp) -> Result<Vec<(TenantId, Timestamp)>> {
+    let tenants = tenants(connection)?;
+    let own = |tenant: Tenant| Some((tenant.id, tenant.settings.whole_since(now)?));
+    Ok(tenants.into_iter().filter_map(own).collect())
 }

@@ -1,15 +1,15 @@
 //! The tenants' keys, wrapped by a master key.
 
 use async_trait::async_trait;
-use rusqlite::{Connection, Row};
-use wakepost_domain::TenantId;
+use rusqlite::{Connection, OptionalExtension, Row};
+use wakepost_domain::{EventId, SourceId, TenantId, WebhookId};
 
 use super::Sqlite;
-use super::rows::{audit, collect, unavailable};
+use super::rows::{Bits, SealedColumn, audit, collect, unavailable};
 use crate::error::Result;
 use crate::failpoint;
-use crate::moves::{AuditEntry, DataKeyRow, DataKeys, Rewrap, WrappedKey};
-use crate::vault::MasterKeyId;
+use crate::moves::{AuditEntry, DataKeyRow, DataKeys, Rewrap, SealedRow, WrappedKey};
+use crate::vault::{MasterKeyId, Slot};
 
 #[async_trait]
 impl DataKeys for Sqlite {
@@ -32,6 +32,10 @@ impl DataKeys for Sqlite {
 
     async fn rewrap(&self, changes: Vec<Rewrap>) -> Result<u64> {
         self.write_whole(0, move |tx, _| rewrap(tx, &changes)).await
+    }
+
+    async fn sealed_by(&self, tenants: Vec<TenantId>) -> Result<Vec<SealedRow>> {
+        self.readers.read(move |connection, _| sealed_by(connection, &tenants)).await
     }
 
     async fn note_rotation(&self, entry: AuditEntry) -> Result<()> {
@@ -96,6 +100,42 @@ pub fn rewrap(tx: &Connection, changes: &[Rewrap]) -> Result<u64> {
         failpoint::pass("rotation.mid_batch")?;
     }
     Ok(changed as u64)
+}
+
+type SlotOf = fn([u8; 16]) -> Slot<'static>;
+
+/// One record of a tenant each. The newest event's body may be gone, or be that of many events.
+const SAMPLES: [(&str, SlotOf); 3] = [
+    (
+        "SELECT b.id, b.content
+         FROM (SELECT coalesce(body_id, id) AS id FROM events WHERE tenant = ?1 ORDER BY id DESC LIMIT 1) e
+         JOIN bodies b ON b.id = e.id",
+        |id| Slot::Content(EventId::from_bytes(id)),
+    ),
+    (
+        "SELECT id, secrets FROM sources WHERE tenant = ?1 ORDER BY created_at DESC, id DESC LIMIT 1",
+        |id| Slot::SourceSecrets(SourceId::from_bytes(id)),
+    ),
+    (
+        "SELECT id, secrets FROM webhooks WHERE tenant = ?1 ORDER BY id DESC LIMIT 1",
+        |id| Slot::WebhookSecrets(WebhookId::from_bytes(id)),
+    ),
+];
+
+pub fn sealed_by(connection: &Connection, tenants: &[TenantId]) -> Result<Vec<SealedRow>> {
+    let mut found = Vec::new();
+    for (sql, slot) in SAMPLES {
+        let mut select = connection.prepare(sql).map_err(unavailable)?;
+        for tenant in tenants {
+            let read = |row: &Row<'_>| {
+                let slot = slot(row.get::<_, Bits>(0)?.0);
+                let SealedColumn(record) = row.get(1)?;
+                Ok(SealedRow { tenant: *tenant, slot, record })
+            };
+            found.extend(select.query_row([tenant.0], read).optional().map_err(unavailable)?);
+        }
+    }
+    Ok(found)
 }
 
 fn row(row: &Row<'_>) -> rusqlite::Result<DataKeyRow> {

@@ -11,7 +11,7 @@ use super::read::{Query, before};
 use super::rows::{Bits, WORK_DONE, WORK_LIVE, collect, known, unavailable, work};
 use super::work::{find, insert};
 use crate::error::Result;
-use crate::moves::{Cursor, NewDelivery, WorkRow};
+use crate::moves::{Cursor, HandedDown, NewDelivery, WorkRow};
 
 /// The deliveries of a lane, live and finished, newest first.
 pub fn list(
@@ -125,26 +125,30 @@ pub fn add(
 ) -> Result<Vec<NewDelivery>> {
     let mut made = Vec::new();
     for (event, delivery) in items {
-        let Some(subject) = published(tx, tenant, *event).map_err(unavailable)? else {
+        let Some(handed_down) = published(tx, tenant, *event).map_err(unavailable)? else {
             continue;
         };
         if find(tx, tenant, delivery.id)?.is_none() {
-            insert(tx, now, &delivery.work(tenant, *event, subject))?;
+            insert(tx, now, &delivery.work(tenant, *event, handed_down))?;
             made.push(delivery.clone());
         }
     }
     Ok(made)
 }
 
-/// The subject of a published event, if that is there.
+/// What a published event hands down, if it is there.
 fn published(
     tx: &Connection,
     tenant: TenantId,
     event: EventId,
-) -> rusqlite::Result<Option<Option<String>>> {
-    tx.prepare_cached("SELECT subject FROM events WHERE tenant = ?1 AND id = ?2 AND route = ?3")?
-        .query_row((tenant.0, Bits(event.to_bytes()), Route::Published as i16), |row| row.get(0))
-        .optional()
+) -> rusqlite::Result<Option<HandedDown>> {
+    tx.prepare_cached(
+        "SELECT subject, trace FROM events WHERE tenant = ?1 AND id = ?2 AND route = ?3",
+    )?
+    .query_row((tenant.0, Bits(event.to_bytes()), Route::Published as i16), |row| {
+        Ok(HandedDown { subject: row.get(0)?, trace: row.get(1)? })
+    })
+    .optional()
 }
 
 #[cfg(test)]

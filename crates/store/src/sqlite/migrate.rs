@@ -7,8 +7,10 @@ use crate::error::{Result, StoreError};
 use crate::failpoint;
 
 /// The migrations, by number. They are only ever added to.
-const MIGRATIONS: [(i64, &str, &str); 1] =
-    [(1, "foundation", include_str!("../../migrations/sqlite/0001_foundation.sql"))];
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (1, "foundation", include_str!("../../migrations/sqlite/0001_foundation.sql")),
+    (2, "secret_age", include_str!("../../migrations/sqlite/0002_secret_age.sql")),
+];
 
 /// The schema this program works with.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;

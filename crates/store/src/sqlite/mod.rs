@@ -30,6 +30,7 @@ mod ordering;
 mod outbox;
 mod placing;
 mod prune;
+mod prune_own;
 mod publishing;
 mod queue;
 mod read;

@@ -42,6 +42,8 @@ macro_rules! needed {
     };
 }
 
+pub(super) use needed;
+
 /// Events of live work and of kept dead letters stay, with their bodies; effects stay as long as any item that shares them, so
 /// that no replay can repeat one.
 const SLICES: [Slice; 12] = [

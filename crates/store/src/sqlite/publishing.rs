@@ -8,7 +8,7 @@ use super::accept::{Keys, insert_event, take_keys};
 use super::rows::{Bits, unavailable};
 use super::work;
 use crate::error::{Result, StoreError};
-use crate::moves::{Accepted, NewEvent};
+use crate::moves::{Accepted, HandedDown, NewEvent};
 
 /// Stores publications. After a failure the caller rolls back what the ones before it left.
 pub fn publish(tx: &Connection, now: Timestamp, events: &[NewEvent]) -> Result<Vec<Accepted>> {
@@ -37,7 +37,7 @@ fn store(tx: &Connection, now: Timestamp, new: &NewEvent) -> Result<Accepted> {
     let event = &new.event;
     insert_event(tx, new, Route::Published).map_err(unavailable)?;
     for delivery in &new.deliveries {
-        work::insert(tx, now, &delivery.work(event.tenant, event.id, event.subject.clone()))?;
+        work::insert(tx, now, &delivery.work(event.tenant, event.id, HandedDown::by(event)))?;
     }
     Ok(Accepted::New)
 }

@@ -27,7 +27,7 @@ pub fn unavailable(error: rusqlite::Error) -> StoreError {
 }
 
 /// 16 bytes of id as a column.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Bits(pub [u8; 16]);
 
 impl ToSql for Bits {
@@ -63,7 +63,7 @@ pub fn time(ms: i64) -> Timestamp {
 
 /// The columns of an event, in the order [`event`] reads them.
 pub const EVENT: &str = "tenant, id, source, type, dedup_key, route, verified, subject, occurred_at, \
-     payload_hash, duplicates, remote_addr, latency_us, body_id, part, signature, thread";
+     payload_hash, duplicates, remote_addr, latency_us, body_id, part, signature, thread, trace";
 
 pub fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
     let id = EventId::from_bytes(row.get::<_, Bits>(1)?.0);
@@ -88,6 +88,7 @@ pub fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
         },
         signature: row.get(15)?,
         thread: row.get(16)?,
+        trace: row.get(17)?,
     })
 }
 

@@ -79,16 +79,7 @@ impl Settings for Sqlite {
     }
 
     async fn tenants(&self) -> Result<Vec<Tenant>> {
-        self.readers
-            .read(|connection, _| {
-                let mut select = connection
-                    .prepare_cached(
-                        "SELECT id, slug, settings, created_at FROM tenants ORDER BY slug",
-                    )
-                    .map_err(unavailable)?;
-                collect(select.query_map([], tenant_row).map_err(unavailable)?)
-            })
-            .await
+        self.readers.read(|connection, _| tenants(connection)).await
     }
 
     async fn create_key(
@@ -218,8 +209,9 @@ impl Settings for Sqlite {
                 return Ok(Once::Before(before));
             }
             tx.execute(
-                "INSERT INTO sources (id, tenant, provider, config, secrets, created_at, updated_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT INTO sources (id, tenant, provider, config, secrets, created_at, updated_at,
+                                      secret_made_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                 (
                     Bits(record.id.to_bytes()),
                     record.tenant.0,
@@ -228,6 +220,7 @@ impl Settings for Sqlite {
                     record.secrets.as_bytes(),
                     record.created_at.as_millis(),
                     record.updated_at.as_millis(),
+                    record.secret_made_at.as_millis(),
                 ),
             )
             .map_err(unavailable)?;
@@ -246,7 +239,11 @@ impl Settings for Sqlite {
         self.write_whole(0, move |tx, _| {
             let key = (record.tenant.0, Bits(record.id.to_bytes()));
             let current: Option<i64> = tx
-                .query_row("SELECT updated_at FROM sources WHERE tenant = ?1 AND id = ?2", key, |row| row.get(0))
+                .query_row(
+                    "SELECT updated_at FROM sources WHERE tenant = ?1 AND id = ?2",
+                    key,
+                    |row| row.get(0),
+                )
                 .optional()
                 .map_err(unavailable)?;
             match current {
@@ -255,13 +252,15 @@ impl Settings for Sqlite {
                 Some(_) => {}
             }
             tx.execute(
-                "UPDATE sources SET config = ?3, secrets = ?4, updated_at = ?5 WHERE tenant = ?1 AND id = ?2",
+                "UPDATE sources SET config = ?3, secrets = ?4, updated_at = ?5, secret_made_at = ?6
+                 WHERE tenant = ?1 AND id = ?2",
                 (
                     key.0,
                     key.1,
                     config_text(&record.config),
                     record.secrets.as_bytes(),
                     record.updated_at.as_millis(),
+                    record.secret_made_at.as_millis(),
                 ),
             )
             .map_err(unavailable)?;
@@ -316,6 +315,27 @@ impl Settings for Sqlite {
                         .query_map((tenant.0, before, page.limit), source_row)
                         .map_err(unavailable)?,
                 )
+            })
+            .await
+    }
+
+    async fn sources_with_secrets_before(
+        &self,
+        tenant: TenantId,
+        before: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<SourceRecord>> {
+        self.readers
+            .read(move |connection, _| {
+                let mut select = connection
+                    .prepare_cached(&format!(
+                        "SELECT {SOURCE} FROM sources
+                         WHERE tenant = ?1 AND coalesce(secret_made_at, created_at) < ?2
+                         ORDER BY coalesce(secret_made_at, created_at), id LIMIT ?3"
+                    ))
+                    .map_err(unavailable)?;
+                let rows = select.query_map((tenant.0, before.as_millis(), limit), source_row);
+                collect(rows.map_err(unavailable)?)
             })
             .await
     }
@@ -503,6 +523,14 @@ fn insert_key(tx: &Connection, record: &KeyRecord) -> Result<()> {
     if added == 0 { Err(StoreError::Exists("the key is there already".to_owned())) } else { Ok(()) }
 }
 
+/// All tenants, by slug.
+pub(super) fn tenants(connection: &Connection) -> Result<Vec<Tenant>> {
+    let mut select = connection
+        .prepare_cached("SELECT id, slug, settings, created_at FROM tenants ORDER BY slug")
+        .map_err(unavailable)?;
+    collect(select.query_map([], tenant_row).map_err(unavailable)?)
+}
+
 fn tenant_row(row: &Row<'_>) -> rusqlite::Result<Tenant> {
     Ok(Tenant {
         id: TenantId(row.get(0)?),
@@ -528,7 +556,8 @@ fn key_row(row: &Row<'_>) -> rusqlite::Result<Key> {
     })
 }
 
-const SOURCE: &str = "id, tenant, provider, config, secrets, created_at, updated_at";
+const SOURCE: &str = "id, tenant, provider, config, secrets, created_at, updated_at, \
+     coalesce(secret_made_at, created_at)";
 
 fn source_row(row: &Row<'_>) -> rusqlite::Result<SourceRecord> {
     Ok(SourceRecord {
@@ -539,6 +568,7 @@ fn source_row(row: &Row<'_>) -> rusqlite::Result<SourceRecord> {
         secrets: Sealed::from_stored(row.get(4)?),
         created_at: time(row.get(5)?),
         updated_at: time(row.get(6)?),
+        secret_made_at: time(row.get(7)?),
     })
 }
 

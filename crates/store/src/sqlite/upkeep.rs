@@ -7,7 +7,7 @@ use rusqlite::OptionalExtension;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::work::{HeldReason, State, WorkKind};
-use wakepost_domain::{TenantId, Timestamp, WorkId};
+use wakepost_domain::{TenantId, Timestamp, Ulid, WorkId};
 
 use super::Sqlite;
 use super::prune::prune;
@@ -15,7 +15,9 @@ use super::rows::{Bits, collect, known, time, unavailable};
 use super::shutting::is_shut;
 use crate::error::Result;
 use crate::failpoint;
-use crate::moves::{DueLane, Expired, Item, PruneBefore, Pruned, StatCount, Upkeep};
+use crate::moves::{
+    DueLane, Expired, Item, OwnWalk, PruneBefore, Pruned, StatCount, Upkeep, Walked,
+};
 
 #[async_trait]
 impl Upkeep for Sqlite {
@@ -182,6 +184,10 @@ impl Upkeep for Sqlite {
     async fn prune(&self, before: PruneBefore) -> Result<Pruned> {
         let walk = self.walk.clone();
         self.write_whole(0, move |tx, now| prune(tx, now, &before, &mut walk.lock())).await
+    }
+
+    async fn prune_own(&self, walk: OwnWalk, after: Ulid) -> Result<Walked> {
+        self.prune_own_step(walk, after).await
     }
 
     async fn live_counts(&self) -> Result<Vec<StatCount>> {

@@ -1,7 +1,7 @@
 //! Work items from outside a run: create, cancel, release, replay.
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::transition::{self, Move};
 use wakepost_domain::work::State;
@@ -18,8 +18,8 @@ use super::settings::{forget, remember};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
-    AuditEntry, CancelOutcome, Idempotency, NewWork, Once, Replay, ReplayFrom, Spot, SubjectStep,
-    WorkMeta, WorkMoves, WorkRow,
+    AuditEntry, CancelOutcome, HandedDown, Idempotency, NewWork, Once, Replay, ReplayFrom, Spot,
+    SubjectStep, WorkMeta, WorkMoves, WorkRow,
 };
 use crate::vault::Sealed;
 
@@ -241,12 +241,17 @@ fn replay(tx: &Connection, now: Timestamp, request: &Replay) -> Result<LaneId> {
         dedup: None,
     };
     let item = match request.from {
-        ReplayFrom::Event(event, lane) => NewWork {
-            event: Some(event),
-            scope: (!request.fresh_scope).then_some(event.0),
-            subject: workless(tx, request.tenant, event)?,
-            ..new(lane)
-        },
+        ReplayFrom::Event(event, lane) => {
+            let HandedDown { subject, trace } = workless(tx, request.tenant, event)?;
+            let new = new(lane);
+            NewWork {
+                event: Some(event),
+                scope: (!request.fresh_scope).then_some(event.0),
+                subject,
+                meta: WorkMeta { trace, ..new.meta },
+                ..new
+            }
+        }
         ReplayFrom::Work(id) => {
             let old = find(tx, request.tenant, id)?.ok_or(StoreError::NotFound)?;
             replaceable(&old)?;
@@ -267,17 +272,20 @@ fn replay(tx: &Connection, now: Timestamp, request: &Replay) -> Result<LaneId> {
     Ok(item.lane)
 }
 
-/// The subject of a received event that has no item yet: a second first item would share its effects.
-fn workless(tx: &Connection, tenant: TenantId, event: EventId) -> Result<Option<String>> {
-    let subject = tx
-        .prepare_cached("SELECT subject FROM events WHERE tenant = ?1 AND id = ?2 AND route <> 4")
+/// What a received event hands down that has no item yet: a second first item would share its effects.
+fn workless(tx: &Connection, tenant: TenantId, event: EventId) -> Result<HandedDown> {
+    let read = |row: &Row<'_>| Ok(HandedDown { subject: row.get(0)?, trace: row.get(1)? });
+    let handed_down = tx
+        .prepare_cached(
+            "SELECT subject, trace FROM events WHERE tenant = ?1 AND id = ?2 AND route <> 4",
+        )
         .and_then(|mut select| {
-            select.query_row((tenant.0, Bits(event.to_bytes())), |row| row.get(0)).optional()
+            select.query_row((tenant.0, Bits(event.to_bytes())), read).optional()
         })
         .map_err(unavailable)?
         .ok_or(StoreError::NotFound)?;
     match work_of_event(tx, tenant, event)?.last() {
-        None => Ok(subject),
+        None => Ok(handed_down),
         Some(item) => Err(StoreError::InvalidState(format!(
             "the event has work already: replay {}",
             item.id.text(item.kind)

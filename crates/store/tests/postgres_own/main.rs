@@ -23,7 +23,7 @@ use wakepost_store::moves::{
     NewEvent, NewJob, NewReceipt, NewWork, OrderKey, PruneBefore, Queue, Reading, Settings, Settle,
     Upkeep, WorkMeta, WorkMoves,
 };
-use wakepost_store::postgres::{Postgres, PostgresOptions};
+use wakepost_store::postgres::{Postgres, PostgresOptions, SCHEMA_VERSION};
 use wakepost_store::vault::Sealed;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -119,6 +119,7 @@ fn event(lane: LaneId, at: Timestamp, keys: &[&str]) -> NewEvent {
         remote_addr: None,
         latency_us: 1,
         part: None,
+        trace: None,
         signature: None,
     };
     NewEvent {
@@ -176,7 +177,7 @@ fn end_of(ticket: wakepost_domain::lease::Ticket, ending: Ending) -> Settle {
 async fn many_nodes_may_migrate_at_once() {
     let database = Database::new().await;
     let first = database.node().await;
-    assert_eq!(first.pending_migrations().await.unwrap().len(), 1);
+    assert_eq!(first.pending_migrations().await.unwrap().len(), SCHEMA_VERSION as usize);
     let mut nodes = Vec::new();
     for _ in 0..8 {
         let node = database.node().await;
@@ -191,7 +192,8 @@ async fn many_nodes_may_migrate_at_once() {
     }
     assert_eq!(first.pending_migrations().await.unwrap(), []);
     let raw = database.raw().await;
-    assert_eq!(count(&raw, "SELECT count(*) FROM schema_migrations").await, 1);
+    let migrations = count(&raw, "SELECT count(*) FROM schema_migrations").await;
+    assert_eq!(migrations, i64::from(SCHEMA_VERSION));
     assert_eq!(
         count(
             &raw,

@@ -15,7 +15,7 @@ pub struct FieldFlags {
     /// What requests are checked with; - reads it from standard input
     #[arg(long)]
     secret: Option<String>,
-    /// A setting of the provider; NAME:=JSON for what is not text; may be repeated
+    /// A setting of the provider; NAME:=JSON for what is not text, NAME:=null takes it away; may be repeated
     #[arg(long = "setting", value_name = "NAME=TEXT")]
     settings: Vec<Setting>,
     /// How its jobs run: pull, exec:NAME or http:URL; self:exec:NAME or self:URL within a request of the server

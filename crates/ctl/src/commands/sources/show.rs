@@ -6,6 +6,7 @@ use wakepost_client::Source;
 use super::executor_words;
 use super::flags::budget_words;
 use super::list::state;
+use crate::commands::secret_age::secret_age;
 use crate::output::when::absolute;
 use crate::output::{self, Cell, Fields, Tone};
 use crate::session::Session;
@@ -52,6 +53,7 @@ fn fields(session: &Session, source: &Source) -> Fields {
         .line("state", state(source))
         .line("ingest URL", Cell::maybe(source.ingest_url.as_deref()))
         .line_if("warning", source.warning.as_deref().map(|text| Cell::toned(Tone::Warn, text)))
+        .line_if("secret", source.secret_age_days.map(secret_age))
         .line_if("old secret", old_secret.map(|at| Cell::new(&format!("accepted until {at}"))))
         .line_if("filter", list(&source.filter))
         .line_if("executor", source.executor.as_ref().map(|e| Cell::new(&executor_words(e))))

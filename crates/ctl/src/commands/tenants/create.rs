@@ -3,6 +3,7 @@
 use clap::Args;
 use wakepost_client::NewTenant;
 
+use super::keeping::Keeping;
 use crate::output::{self, Cell, Fields, escape};
 use crate::session::Session;
 
@@ -28,6 +29,8 @@ pub struct Create {
     /// How long a failed job waits, attempt by attempt (10,60,300)
     #[arg(long, value_delimiter = ',', value_name = "SECONDS")]
     backoff_s: Option<Vec<u64>>,
+    #[command(flatten)]
+    keeping: Keeping,
 }
 
 impl Create {
@@ -40,6 +43,7 @@ impl Create {
             rate_per_s: self.rate_per_s,
             max_attempts: self.max_attempts,
             backoff_s: self.backoff_s,
+            retention: self.keeping.retention(),
         };
         let call = session.client.create_tenant(&new);
         let Some(tenant) = session.answer(call).await? else {

@@ -1,6 +1,7 @@
 //! `webhookctl tenants`
 
 mod create;
+mod keeping;
 mod list;
 mod show;
 mod update;

@@ -4,6 +4,7 @@ use clap::Args;
 use jiff::Timestamp;
 use wakepost_client::Tenant;
 
+use super::keeping::named;
 use crate::output::when::absolute;
 use crate::output::{self, Cell, Fields};
 use crate::session::Session;
@@ -34,6 +35,12 @@ pub fn fields(now: Timestamp, tenant: &Tenant) -> Fields {
         Some(format!("{} s", words.join(", ")))
     };
     let executor = tenant.default_executor.as_ref().filter(|executor| !executor.is_null());
+    let kept = tenant.retention.as_ref().map(|kept| {
+        let days = named(kept).map(|(name, days)| {
+            format!("{} {days} d", name.trim_end_matches("_days").replace('_', " "))
+        });
+        days.collect::<Vec<_>>().join(", ")
+    });
     Fields::default()
         .line("tenant", Cell::new(&tenant.slug))
         .line("name", Cell::maybe(Some(&tenant.name)))
@@ -46,5 +53,6 @@ pub fn fields(now: Timestamp, tenant: &Tenant) -> Fields {
         .line("retries", Cell::maybe(seconds(&tenant.retry_s).as_deref()))
         .line("strict types", Cell::number(tenant.strict_types))
         .line("max webhooks", Cell::number(tenant.max_webhooks))
+        .line_if("keeps", kept.map(|kept| Cell::new(&kept)))
         .line_if("created", created)
 }

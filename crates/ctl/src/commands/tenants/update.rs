@@ -1,16 +1,19 @@
 //! `webhookctl tenants update`
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use wakepost_client::TenantChange;
 
-use super::show::fields;
+use super::keeping::{FLAGS, Keeping, named};
+use super::show::fields as shown;
 use crate::commands::resetting::resets;
 use crate::exit::Usage;
 use crate::output;
 use crate::session::Session;
 
 /// What has a default to go back to, by the name of its flag.
-const RESETTABLE: [&str; 9] = [
+const RESETTABLE: [&str; 14] = [
     "weight",
     "concurrency",
     "rate-per-s",
@@ -20,6 +23,11 @@ const RESETTABLE: [&str; 9] = [
     "strict-types",
     "max-webhooks",
     "retry-s",
+    FLAGS[0],
+    FLAGS[1],
+    FLAGS[2],
+    FLAGS[3],
+    FLAGS[4],
 ];
 
 #[derive(Args)]
@@ -55,6 +63,8 @@ pub struct Update {
     /// How long each try at a delivery waits, the first one included (0,10,60)
     #[arg(long, value_delimiter = ',', value_name = "SECONDS")]
     retry_s: Option<Vec<u64>>,
+    #[command(flatten)]
+    keeping: Keeping,
     /// Set this back to its default; may be repeated
     #[arg(long, value_name = "FLAG", value_parser = RESETTABLE)]
     reset: Vec<String>,
@@ -62,6 +72,14 @@ pub struct Update {
 
 impl Update {
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let kept = self.keeping.retention().unwrap_or_default();
+        let mut retention: BTreeMap<_, _> =
+            named(&kept).map(|(name, days)| (name.to_owned(), Some(days))).collect();
+        let (kinds, fields): (Vec<_>, Vec<_>) =
+            self.reset.into_iter().partition(|flag| FLAGS.contains(&flag.as_str()));
+        for (name, _) in resets(&retention, &kinds, |flag| flag.replace('-', "_"))? {
+            retention.insert(name, None);
+        }
         let set = TenantChange {
             name: self.name,
             weight: self.weight,
@@ -72,16 +90,17 @@ impl Update {
             strict_types: self.strict_types,
             max_webhooks: self.max_webhooks,
             retry_s: self.retry_s,
+            retention,
             ..TenantChange::default()
         };
-        let reset = resets(&set, &self.reset, |flag| flag.replace('-', "_"))?;
+        let reset = resets(&set, &fields, |flag| flag.replace('-', "_"))?;
         if set == TenantChange::default() && reset.is_empty() {
             return Err(Usage("say what to change".to_owned()).into());
         }
         let change = TenantChange { reset, ..set };
         let call = session.client.update_tenant(&self.tenant_slug, &change);
         if let Some(tenant) = session.answer(call).await? {
-            output::print(&fields(session.now, &tenant).render(session.paint))?;
+            output::print(&shown(session.now, &tenant).render(session.paint))?;
         }
         Ok(())
     }

@@ -7,14 +7,13 @@ use wakepost_client::Webhook;
 
 use super::flags::circuit_words;
 use super::list::{place, state};
+use crate::commands::secret_age::secret_age;
 use crate::output::when::absolute;
 use crate::output::{self, Cell, Fields, Table, Tone};
 use crate::session::Session;
 
 /// As many moves of the circuit as are worth a look.
 const HISTORY_MAX: usize = 10;
-/// A secret this old should be replaced.
-const SECRET_DAYS_MAX: u64 = 90;
 
 #[derive(Args)]
 pub struct Show {
@@ -76,14 +75,6 @@ fn fields(now: Timestamp, webhook: &Webhook) -> Fields {
         fields = fields.line("metadata", Cell::new(&format!("{name} = {value}")));
     }
     fields
-}
-
-fn secret_age(days: u64) -> Cell {
-    let age = format!("{days} days old");
-    match days >= SECRET_DAYS_MAX {
-        true => Cell::toned(Tone::Warn, &format!("{age}: rotate it")),
-        false => Cell::new(&age),
-    }
 }
 
 /// How the circuit moved, the latest last. An entry in a form that is not known is shown as it is.

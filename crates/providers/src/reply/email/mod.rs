@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use serde_json::{Value, json};
+use wakepost_domain::failure;
 
 pub(crate) use self::received::Format;
 pub(crate) use self::settings::{
@@ -91,7 +92,7 @@ impl EmailReplies {
     }
 
     fn answer(&self, part: &Outgoing<'_>) -> Result<Answer, ReplyError> {
-        let received = Received::read(self.format, part.request)
+        let received = Received::read(self.format, part.event()?.0)
             .ok_or_else(|| ReplyError::unanswerable("it is no mail"))?;
         let from = settings::sender(part.settings)?;
         let own = settings::own(part.settings, &from)?;
@@ -189,7 +190,7 @@ impl ReplyExchange for Mailing {
         match mailed {
             Mailed::Accepted => ReplyStep::Posted(Some(message_id)),
             Mailed::Refused { code, text } => ReplyStep::Failed(ReplyFailure {
-                error: format!("the mail server answered {code}: {}", readable(text)),
+                error: failure::answered("the mail server", code, &readable(text)),
                 retryable: (400..500).contains(&code),
                 ..ReplyFailure::default()
             }),

@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
-use super::super::{ReplyExchange, ReplyStep};
+use super::super::{Outgoing, ReplyExchange, ReplyStep, To};
 use super::{Platform, calls, instead, later, outgoing, same, sent};
 use crate::registry;
+use crate::testing::NOW;
 
 fn message(thread_ts: Option<&str>) -> Platform {
     let body = json!({
@@ -87,6 +88,37 @@ fn slacks_errors_are_sorted() {
     }
     let (_, step) = platform.post(same, &[(200, r#"{"ok":true,"ts":"1.2"}"#)]);
     assert_eq!(step, ReplyStep::Posted(Some("1.2".to_owned())));
+}
+
+fn in_channel(part: Outgoing<'_>) -> Outgoing<'_> {
+    Outgoing { to: To::Channel { id: "C9", since: NOW }, ..part }
+}
+
+#[test]
+fn what_answers_nothing_goes_into_its_channel_and_is_looked_for_there() {
+    let platform = message(None);
+    let call = platform.first(in_channel);
+    assert_eq!(call.url, "https://api.example/chat.postMessage");
+    assert_eq!((&sent(&call)["channel"], sent(&call).get("thread_ts")), (&json!("C9"), None));
+    let request = platform.request.as_request();
+    let part = in_channel(outgoing(&request, &platform.settings, "Done."));
+    let exchange = platform.provider.replies().unwrap().look_up(&part).unwrap().unwrap();
+    let (made, step) = calls(exchange, &[(200, r#"{"ok":true,"messages":[]}"#)]);
+    let oldest = format!("oldest={}", NOW.as_secs() - 300);
+    let (url, acts) = (&made[0].0.url, made[0].1);
+    assert!(url.contains("/conversations.history?channel=C9&") && url.contains(&oldest), "{url}");
+    assert_eq!((acts, step), (false, ReplyStep::Absent));
+}
+
+#[test]
+fn alerts_have_a_channel_only_with_a_token_to_post_with() {
+    let replies = registry::find("slack").unwrap().replies().unwrap();
+    let mut settings = message(None).settings;
+    assert_eq!(replies.alerts_channel(&settings), None);
+    settings.insert("alerts_channel".to_owned(), "C0123ABCD".into());
+    assert_eq!(replies.alerts_channel(&settings), Some("C0123ABCD"));
+    settings.remove("bot_token");
+    assert_eq!(replies.alerts_channel(&settings), None);
 }
 
 fn look_up(platform: &Platform, answers: &[(u16, &str)]) -> (Vec<String>, ReplyStep) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Outgoing, ReplyError, ReplyStep};
+use super::super::{Outgoing, ReplyError, ReplyStep, To};
 use super::{Platform, instead, later, same, sent};
 use crate::registry;
 
@@ -20,7 +20,8 @@ fn two() -> Platform {
 }
 
 fn second(part: Outgoing<'_>) -> Outgoing<'_> {
-    Outgoing { part_of_body: 1, ..part }
+    let (request, _) = part.event().unwrap();
+    Outgoing { to: To::Event { request, part: 1 }, ..part }
 }
 
 #[test]

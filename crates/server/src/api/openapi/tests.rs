@@ -1,6 +1,7 @@
 //! The description is whole, and what the server answers is what it says.
 
 mod fits;
+mod keeping;
 mod refusing;
 mod sending;
 mod story;

@@ -7,11 +7,11 @@ use wakepost_domain::approval::{APPROVAL_EXPIRES_MAX, Mode};
 use wakepost_domain::budget::{Budget, COST_MAX};
 use wakepost_domain::executor::{BUDGET_S_MAX, Executor};
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN, RUN_TIMEOUT_MAX};
-use wakepost_domain::limits;
 use wakepost_domain::redaction::{RULES_MAX, Redaction};
 use wakepost_domain::source::{Source, SourceConfig};
 use wakepost_domain::thread::ThreadPolicy;
 use wakepost_domain::work::Priority;
+use wakepost_domain::{Timestamp, limits};
 use wakepost_providers::{Provider, Template};
 
 use super::super::call::given;
@@ -35,7 +35,8 @@ pub struct SourceBody {
     /// The signing secret, used as given; `null` is the same as leaving it out.
     #[schema(min_length = 1, max_length = 4096, write_only)]
     secret: Option<String>,
-    /// The adapter's own settings, all of them: `GET /providers` says which there are.
+    /// The adapter's own settings: `GET /providers` says which there are. One that is left out stays as it is, and
+    /// `null` takes it away.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Object>)]
     settings: Option<Option<Map<String, Value>>>,
@@ -188,6 +189,7 @@ impl SourceBody {
         provider: &dyn Provider,
         config: &Config,
         trusted: bool,
+        now: Timestamp,
     ) -> Result<(), ApiError> {
         self.check()?;
         if let Some(Some(executor)) = &self.executor {
@@ -203,15 +205,10 @@ impl SourceBody {
             source.config.preflight_trusted = trusted;
         }
         if let Some(settings) = self.settings {
-            source.config.settings_trusted = trusted;
-            let secret = |name: &str| {
-                provider.settings().iter().any(|setting| setting.name == name && setting.secret)
-            };
-            (source.secrets.settings, source.config.settings) =
-                settings.unwrap_or_default().into_iter().partition(|(name, _)| secret(name));
+            change_settings(source, provider, settings, trusted)?;
         }
         if let Some(secret) = self.secret {
-            source.secrets.current = Some(secret);
+            source.take_secret(secret, now);
         }
         let usual = SourceConfig::default();
         let target = &mut source.config;
@@ -306,6 +303,45 @@ impl SourceBody {
 
 /// The longest wait for quiet: an hour.
 const QUIET_MS_MAX: u64 = 3_600_000;
+
+/// Sets and takes away settings, and keeps the others.
+fn change_settings(
+    source: &mut Source,
+    provider: &dyn Provider,
+    given: Option<Map<String, Value>>,
+    trusted: bool,
+) -> Result<(), ApiError> {
+    let Source { config, secrets, .. } = source;
+    let was = config.settings.clone();
+    match &given {
+        Some(given) => {
+            config.settings.retain(|name, _| !given.contains_key(name));
+            secrets.settings.retain(|name, _| !given.contains_key(name));
+        }
+        None => (config.settings, secrets.settings) = (Map::new(), Map::new()),
+    }
+    // Secrets go to the address in a setting. Whoever changes it without knowing them must not get them sent.
+    let given = given.unwrap_or_default();
+    let moved = given
+        .iter()
+        .find(|(name, to)| name.ends_with("_url") && was.get(*name).unwrap_or(&Value::Null) != *to);
+    if let (Some((name, _)), false) = (moved, secrets.settings.is_empty()) {
+        let kept: Vec<&str> = secrets.settings.keys().map(String::as_str).collect();
+        let why = format!("is where secrets are sent: give {} again with it", kept.join(" and "));
+        return Err(ApiError::field(format!("settings.{name}"), why));
+    }
+    // Trust is about addresses, which any setting may hold: all must have come from those who are trusted.
+    let none_kept = config.settings.is_empty() && secrets.settings.is_empty();
+    config.settings_trusted = trusted && (config.settings_trusted || none_kept);
+    let is_secret = |name: &str| {
+        provider.settings().iter().any(|setting| setting.name == name && setting.secret)
+    };
+    for (name, value) in given.into_iter().filter(|(_, value)| !value.is_null()) {
+        let place = if is_secret(&name) { &mut secrets.settings } else { &mut config.settings };
+        place.insert(name, value);
+    }
+    Ok(())
+}
 
 fn check_pointer(field: &str, pointer: &Option<Option<String>>) -> Result<(), ApiError> {
     let Some(pointer) = pointer.iter().flatten().next() else {

@@ -47,6 +47,7 @@ impl Scene<'_> {
             latency_us: 7,
             signature: None,
             part: None,
+            trace: wish.subject.map(|nth| format!("{nth:032x}")),
         };
         let receipt = NewReceipt {
             id: ReceiptId(self.ids.next(now)),

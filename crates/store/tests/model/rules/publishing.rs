@@ -55,7 +55,12 @@ impl Model {
             scope: None,
             subject: event.subject.clone(),
             order,
-            meta: WorkMeta { order_key, parent_id: new.parent_id.clone(), ..WorkMeta::default() },
+            meta: WorkMeta {
+                order_key,
+                parent_id: new.parent_id.clone(),
+                trace: event.trace.clone(),
+                ..WorkMeta::default()
+            },
             input: None,
             dedup: None,
         };

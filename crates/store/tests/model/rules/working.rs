@@ -141,13 +141,15 @@ impl Model {
                 let found = self.events.get(&event).filter(|event| {
                     event.tenant == replay.tenant && event.route != Route::Published
                 });
-                let subject = found.ok_or(Refused::NotFound)?.subject.clone();
+                let found = found.ok_or(Refused::NotFound)?;
+                let (subject, trace) = (found.subject.clone(), found.trace.clone());
                 let is_of =
                     |item: &Item| item.row.event == Some(event) || item.joined.contains(&event);
                 if self.items.values().any(is_of) {
                     return Err(Refused::InvalidState);
                 }
-                let meta = WorkMeta { callback_lane: replay.callback_lane, ..WorkMeta::default() };
+                let callback_lane = replay.callback_lane;
+                let meta = WorkMeta { callback_lane, trace, ..WorkMeta::default() };
                 NewWork {
                     event: Some(event),
                     scope: (!replay.fresh_scope).then_some(event.0),

@@ -189,6 +189,32 @@ async fn a_wrong_field_is_refused_by_name() {
         ("PATCH", "/tenants/default", json!({"retry_s": [604_801]}), "retry_s"),
         ("PATCH", "/tenants/default", json!({"max_webhooks": 1001}), "max_webhooks"),
         ("PATCH", "/tenants/default", json!({"strict_types": "yes"}), "strict_types"),
+        ("PATCH", "/tenants/default", json!({"retention": 7}), "retention"),
+        ("PATCH", "/tenants/default", json!({"retention": [7]}), "retention"),
+        (
+            "PATCH",
+            "/tenants/default",
+            json!({"retention": {"bodies_days": 0}}),
+            "retention.bodies_days",
+        ),
+        (
+            "PATCH",
+            "/tenants/default",
+            json!({"retention": {"bodies_days": 31}}),
+            "retention.bodies_days",
+        ),
+        (
+            "PATCH",
+            "/tenants/default",
+            json!({"retention": {"receipts_days": 1.5}}),
+            "retention.receipts_days",
+        ),
+        (
+            "PATCH",
+            "/tenants/default",
+            json!({"retention": {"body_days": 1}}),
+            "retention.body_days",
+        ),
         ("POST", "/event-types", json!({"name": "Order"}), "name"),
         ("POST", "/event-types", json!({"name": "job.done"}), "name"),
         (

@@ -48,6 +48,14 @@ async fn settings(world: &mut World) {
     assert_eq!((&changed["concurrency"], &changed["weight"]), (&Value::Null, &json!(2)));
     assert_eq!((&changed["strict_types"], &changed["max_webhooks"]), (&json!(true), &json!(3)));
     assert_eq!(changed["retry_s"], json!([0, 5, 60]));
+    let kept = json!({"retention": {"bodies_days": 3, "runs_days": 30}});
+    let kept = world.call("PATCH", "/tenants/acme", kept, 200).await;
+    assert_eq!(kept["retention"], json!({"bodies_days": 3, "runs_days": 30}));
+    let fewer = json!({"retention": {"runs_days": null, "receipts_days": 1}});
+    let fewer = world.call("PATCH", "/tenants/acme", fewer, 200).await;
+    assert_eq!(fewer["retention"], json!({"bodies_days": 3, "receipts_days": 1}));
+    let changed = world.call("PATCH", "/tenants/acme", json!({"retention": null}), 200).await;
+    assert_eq!(changed["retention"], Value::Null);
     assert_eq!(world.get("/tenants/acme").await, changed);
     let page = world.get("/tenants?limit=1").await;
     assert_eq!(page["data"][0]["id"], "acme");

@@ -1,5 +1,8 @@
 //! Alerts: what is wrong fires once, is told once, and is over when it is well again.
 
+mod old_secrets;
+mod slack;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};

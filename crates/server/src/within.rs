@@ -1,9 +1,10 @@
-//! The API as a page asks it: in this process, in the name of whoever signed in.
+//! The API, called within this process in somebody's name: by the dashboard for whoever signed in, by `/mcp` for an agent.
+//! Roles, tenants, audit and refusals are then those of any other call.
 
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use http::{HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -13,7 +14,7 @@ use url::form_urlencoded;
 
 use crate::api::Caller;
 
-/// The largest answer that a page reads: five hundred rows fit many times.
+/// The largest answer that is read: five hundred rows fit many times.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The API, as one caller sees one tenant.
@@ -23,15 +24,20 @@ pub struct Api {
     pub router: Router,
     /// In whose name.
     pub caller: Caller,
-    /// About which tenant, if the address of the page named one.
+    /// About which tenant, if one was named.
     pub tenant: Option<String>,
+    /// What led to its calls ([`crate::chains::of`]).
+    pub led_by: HeaderMap,
 }
 
 /// Why the API refused, or could not answer.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Trouble {
+pub struct Refused {
     /// The HTTP status.
     pub status: u16,
+    /// A stable word.
+    #[serde(default)]
+    pub code: String,
     /// One sentence.
     #[serde(default)]
     pub detail: String,
@@ -40,10 +46,16 @@ pub struct Trouble {
     pub request_id: Option<String>,
 }
 
-impl Trouble {
-    /// A refusal of the dashboard's own.
-    pub fn new(status: StatusCode, detail: impl Into<String>) -> Trouble {
-        Trouble { status: status.as_u16(), detail: detail.into(), request_id: None }
+impl Refused {
+    /// A refusal before the API was asked, with the word that is usual for its status.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Refused {
+        let reason = status.canonical_reason().unwrap_or("refused");
+        Refused {
+            status: status.as_u16(),
+            code: reason.to_lowercase().replace(' ', "_"),
+            detail: detail.into(),
+            request_id: None,
+        }
     }
 }
 
@@ -86,29 +98,29 @@ impl Api {
         &self,
         path: &str,
         query: impl Query,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, Refused> {
         let answer = self.ask(Method::GET, path, query.pairs(), None, None).await?;
         read(&bytes(answer).await?)
     }
 
     /// Reads text or bytes as they are.
-    pub async fn open(&self, path: &str, query: &[(&str, &str)]) -> Result<Response, Trouble> {
+    pub async fn open(&self, path: &str, query: &[(&str, &str)]) -> Result<Response, Refused> {
         self.ask(Method::GET, path, query, None, None).await
     }
 
     /// Reads text, all of it.
-    pub async fn text(&self, path: &str, query: &[(&str, &str)]) -> Result<String, Trouble> {
+    pub async fn text(&self, path: &str, query: &[(&str, &str)]) -> Result<String, Refused> {
         let answer = bytes(self.open(path, query).await?).await?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 
     /// Does something.
-    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Trouble> {
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Refused> {
         self.send(Method::POST, path, body, None).await
     }
 
-    /// Makes something, once however often the form is sent.
-    pub async fn create(&self, path: &str, body: &Value, once: &str) -> Result<Value, Trouble> {
+    /// Makes something, once however often it is sent.
+    pub async fn create(&self, path: &str, body: &Value, once: &str) -> Result<Value, Refused> {
         self.send(Method::POST, path, body, Some(once)).await
     }
 
@@ -119,7 +131,7 @@ impl Api {
         path: &str,
         body: &Value,
         once: Option<&str>,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, Refused> {
         let answer = self.ask(method, path, &[], Some(body), once).await?;
         match bytes(answer).await? {
             empty if empty.is_empty() => Ok(Value::Null),
@@ -141,7 +153,7 @@ impl Api {
         query: &[(&str, &str)],
         body: Option<&Value>,
         once: Option<&str>,
-    ) -> Result<Response, Trouble> {
+    ) -> Result<Response, Refused> {
         let uri = self.address(path, query);
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let mut request = Request::builder()
@@ -149,10 +161,11 @@ impl Api {
             .uri(uri)
             .header(header::CONTENT_TYPE, "application/json")
             .body(body)
-            .map_err(|_| Trouble::new(StatusCode::NOT_FOUND, "there is no such page"))?;
+            .map_err(|_| Refused::new(StatusCode::NOT_FOUND, "there is no such thing"))?;
         if let Some(once) = once.and_then(|once| HeaderValue::from_str(once).ok()) {
             request.headers_mut().insert("idempotency-key", once);
         }
+        request.headers_mut().extend(self.led_by.clone());
         request.extensions_mut().insert(self.caller.clone());
         let answer = match self.router.clone().oneshot(request).await {
             Ok(answer) => answer,
@@ -165,24 +178,24 @@ impl Api {
     }
 }
 
-async fn refusal(answer: Response) -> Trouble {
+async fn refusal(answer: Response) -> Refused {
     let status = answer.status();
     let text = bytes(answer).await.unwrap_or_default();
     let told = serde_json::from_slice(&text);
-    told.unwrap_or_else(|_| Trouble::new(status, "the server could not do that"))
+    told.unwrap_or_else(|_| Refused::new(status, "the server could not do that"))
 }
 
-async fn bytes(answer: Response) -> Result<Vec<u8>, Trouble> {
+async fn bytes(answer: Response) -> Result<Vec<u8>, Refused> {
     let whole = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
     whole
         .map(|whole| whole.to_bytes().to_vec())
-        .map_err(|_| Trouble::new(StatusCode::INTERNAL_SERVER_ERROR, "there is too much to show"))
+        .map_err(|_| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "the answer is too large"))
 }
 
-fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Trouble> {
+fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Refused> {
     serde_json::from_slice(text).map_err(|error| {
-        tracing::error!(%error, "a page cannot read what the API answered");
-        Trouble::new(StatusCode::INTERNAL_SERVER_ERROR, "this page could not be made")
+        tracing::error!(%error, "what the API answered cannot be read");
+        Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be read")
     })
 }
 

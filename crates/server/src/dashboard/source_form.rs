@@ -1,0 +1,209 @@
+//! The form of a source: to make one, and to change it.
+
+use askama::Template;
+use axum::extract::Path;
+use axum::response::Response;
+use http::{Method, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::act;
+use super::desk::{Desk, Form};
+use super::frame::Frame;
+use super::pieces::Outcome;
+use super::shapes::{Provider, Source};
+use super::sources::show;
+use crate::within::{List, Refused, part};
+
+#[derive(Template)]
+#[template(path = "source_form.html")]
+struct Page {
+    frame: Frame,
+    title: String,
+    providers: Vec<Provider>,
+    form: Option<Fields>,
+}
+
+struct Fields {
+    to: String,
+    provider: String,
+    name: String,
+    about_secret: &'static str,
+    fields: Vec<Field>,
+    filter: String,
+    is_draft: bool,
+    may_be_unsigned: bool,
+    button: &'static str,
+}
+
+/// A setting of the provider.
+struct Field {
+    name: String,
+    label: String,
+    help: String,
+    example: Option<String>,
+    required: bool,
+    secret: bool,
+    value: String,
+    /// Whether it has a value that is not shown.
+    is_set: bool,
+}
+
+/// The form for a new one: first the provider, then what it needs.
+pub async fn new(desk: Desk) -> Result<Response, Refused> {
+    let (providers, frame) = tokio::try_join!(
+        desk.api.get::<List<Provider>>("/providers", []),
+        Frame::new(&desk, "New source", "sources")
+    )?;
+    let (mut chosen, providers): (Vec<Provider>, Vec<Provider>) =
+        providers.data.into_iter().partition(|known| known.name == desk.parameter("provider"));
+    let chosen = chosen.pop();
+    let page = Page {
+        title: match &chosen {
+            Some(provider) => format!("New source: {}", provider.label),
+            None => "New source".to_owned(),
+        },
+        form: chosen.map(|provider| Fields {
+            to: frame.to("/sources"),
+            name: String::new(),
+            about_secret: match provider.makes_secret {
+                true => "Leave it empty and one is made, and shown once.",
+                false => {
+                    "The provider shows it where the webhook is set up. It can be added later."
+                }
+            },
+            filter: String::new(),
+            is_draft: false,
+            may_be_unsigned: provider.name == "generic",
+            button: "Make the source",
+            provider: provider.name.clone(),
+            fields: fields(provider, &Map::new()),
+        }),
+        providers,
+        frame,
+    };
+    Ok(page.frame.answer(&page))
+}
+
+/// The form to change one.
+pub async fn edit(desk: Desk, Path(id): Path<String>) -> Result<Response, Refused> {
+    let path = format!("/sources/{}", part(&id));
+    let (source, providers, frame) = tokio::try_join!(
+        desk.api.get::<Source>(&path, []),
+        desk.api.get::<List<Provider>>("/providers", []),
+        Frame::new(&desk, "Change a source", "sources")
+    )?;
+    let provider = the_provider(providers, &source)?;
+    let filter: Vec<&str> =
+        source.filter.iter().map(String::as_str).filter(|each| !each.is_empty()).collect();
+    let page = Page {
+        title: format!("Change {}", source.label()),
+        providers: Vec::new(),
+        form: Some(Fields {
+            to: frame.to(&format!("{path}/save")),
+            name: source.name.clone().unwrap_or_default(),
+            about_secret: match source.has_secret {
+                true => {
+                    "It is set: leave it empty to keep it. To change it at the provider too, rotate it instead."
+                }
+                false => "The provider shows it where the webhook is set up.",
+            },
+            filter: filter.join(", "),
+            is_draft: source.mode == "draft",
+            may_be_unsigned: false,
+            button: "Save",
+            provider: provider.name.clone(),
+            fields: fields(provider, &source.settings),
+        }),
+        frame,
+    };
+    Ok(page.frame.answer(&page))
+}
+
+fn the_provider(providers: List<Provider>, source: &Source) -> Result<Provider, Refused> {
+    let mut providers = providers.data.into_iter();
+    providers
+        .find(|known| known.name == source.provider)
+        .ok_or_else(|| Refused::new(StatusCode::NOT_FOUND, "this program lacks its provider"))
+}
+
+fn fields(provider: Provider, settings: &Map<String, Value>) -> Vec<Field> {
+    let field = |setting: super::shapes::ProviderSetting| Field {
+        value: if setting.secret { String::new() } else { text(settings.get(&setting.name)) },
+        is_set: setting.secret && settings.contains_key(&setting.name),
+        name: setting.name,
+        label: setting.label,
+        help: setting.help,
+        example: setting.example,
+        required: setting.required,
+        secret: setting.secret,
+    };
+    provider.settings.into_iter().map(field).collect()
+}
+
+/// A setting as it stands in its field.
+fn text(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// Makes one, and shows its address and its secret, once.
+pub async fn create(desk: Desk, form: Form) -> Result<Response, Refused> {
+    let mut body = act::fields(&form, &["provider", "name", "secret", "mode"]);
+    let settings = form.starting_with("setting.").map(|(name, value)| (name, value.trim()));
+    let settings: Map<String, Value> = settings
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| (name.to_owned(), json!(value)))
+        .collect();
+    act::put(&mut body, "settings", Value::Object(settings));
+    act::put(&mut body, "filter", json!(act::names(form.get("filter"))));
+    if !form.get("unsigned").is_empty() {
+        act::put(&mut body, "unsigned", json!(true));
+    }
+    let made = desk.api.create("/sources", &body, form.get("once")).await?;
+    let id = made["id"].as_str().unwrap_or_default().to_owned();
+    let told = "Made. Paste its address, and its secret if it has one, at the provider.";
+    show(desk, &id, Outcome::made(told, &made)).await
+}
+
+/// Changes one: only what is different from what the form showed.
+pub async fn save(desk: Desk, id: &str, form: Form) -> Result<Response, Refused> {
+    let path = format!("/sources/{}", part(id));
+    let (source, providers) = tokio::try_join!(
+        desk.api.get::<Source>(&path, []),
+        desk.api.get::<List<Provider>>("/providers", [])
+    )?;
+    let provider = the_provider(providers, &source)?;
+    let is_secret =
+        |name: &str| provider.settings.iter().any(|setting| setting.name == name && setting.secret);
+    let mut settings = Map::new();
+    for (name, given) in form.starting_with("setting.") {
+        let (given, was) = (given.trim(), source.settings.get(name));
+        let stays = if is_secret(name) { given.is_empty() } else { given == text(was) };
+        if !stays {
+            settings.insert(name.to_owned(), value(name, given, was)?);
+        }
+    }
+    let mut body = act::fields(&form, &["secret", "mode"]);
+    act::put(&mut body, "name", json!(form.get("name").trim()));
+    act::put(&mut body, "filter", json!(act::names(form.get("filter"))));
+    if !settings.is_empty() {
+        act::put(&mut body, "settings", Value::Object(settings));
+    }
+    desk.api.send(Method::PATCH, &path, &body, None).await?;
+    Ok(desk.done(&path, "Changed."))
+}
+
+/// What is not text was shown as JSON, and is read as such.
+fn value(name: &str, given: &str, was: Option<&Value>) -> Result<Value, Refused> {
+    match was {
+        _ if given.is_empty() => Ok(Value::Null),
+        None | Some(Value::Null | Value::String(_)) => Ok(json!(given)),
+        Some(_) => serde_json::from_str(given).map_err(|_| {
+            let why = format!("{name} was JSON, and {given:?} is not");
+            Refused::new(StatusCode::UNPROCESSABLE_ENTITY, &why)
+        }),
+    }
+}
