@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::gateway::Gateway;
 use crate::meeting::Meeting;
 use crate::program::{bin_path, in_clean_environment};
+use crate::signals::{freeze, signal};
 use crate::waiting::PATIENCE;
 
 /// One of our SDKs.
@@ -85,40 +86,34 @@ impl Agent {
 
     /// Ends it as the kernel would, and sees it gone.
     pub async fn kill(mut self) {
-        self.signal(Signal::KILL);
+        signal(&self.child, Signal::KILL);
         self.ended().await;
     }
 
     /// Stops it where it stands: it lives, but nothing happens.
-    pub fn pause(&self) {
-        self.signal(Signal::STOP);
+    pub async fn pause(&self) {
+        freeze(&self.child).await;
     }
 
     /// Lets it go on.
     pub fn resume(&self) {
-        self.signal(Signal::CONT);
+        signal(&self.child, Signal::CONT);
     }
 
     /// Asks it to stop, and waits until it has.
     pub async fn stop(mut self) -> ExitStatus {
-        self.signal(Signal::TERM);
+        signal(&self.child, Signal::TERM);
         self.ended().await
     }
 
     /// Asks it to stop, and does not wait.
     pub fn terminate(&self) {
-        self.signal(Signal::TERM);
+        signal(&self.child, Signal::TERM);
     }
 
     /// Waits until it has ended.
     pub async fn ended(&mut self) -> ExitStatus {
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         ended.expect("the agent ends").expect("its status")
-    }
-
-    fn signal(&self, signal: Signal) {
-        let id = self.child.id().expect("the agent lives");
-        let pid = Pid::from_raw(i32::try_from(id).expect("an id")).expect("an id");
-        kill_process(pid, signal).expect("our own child takes signals");
     }
 }

@@ -14,6 +14,7 @@ use crate::http::Answer;
 use crate::process::Process;
 use crate::program::{Ran, wakepost};
 use crate::setup::{Cluster, Setup};
+use crate::signals::{freeze, signal};
 use crate::source::{Event, Source};
 use crate::waiting::PATIENCE;
 use crate::worker::Worker;
@@ -209,28 +210,28 @@ impl Gateway {
 
     /// Ends the process as the kernel would, and sees it gone.
     pub async fn kill(&mut self) {
-        self.process.signal(Signal::KILL);
+        signal(&self.process.child, Signal::KILL);
         self.ended().await;
     }
 
     /// Sends the signal that nobody survives, and does not wait.
     pub fn signal_kill(&self) {
-        self.process.signal(Signal::KILL);
+        signal(&self.process.child, Signal::KILL);
     }
 
     /// Stops the process where it stands: it lives, but nothing happens.
-    pub fn pause(&self) {
-        self.process.signal(Signal::STOP);
+    pub async fn pause(&self) {
+        freeze(&self.process.child).await;
     }
 
     /// Lets a paused process go on.
     pub fn resume(&self) {
-        self.process.signal(Signal::CONT);
+        signal(&self.process.child, Signal::CONT);
     }
 
     /// Asks the process to stop.
     pub fn terminate(&self) {
-        self.process.signal(Signal::TERM);
+        signal(&self.process.child, Signal::TERM);
     }
 
     /// Waits until the process has ended by itself.

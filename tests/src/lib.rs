@@ -18,6 +18,7 @@ mod process;
 mod program;
 mod receiver;
 mod setup;
+mod signals;
 mod source;
 mod waiting;
 mod worker;

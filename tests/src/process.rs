@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 
@@ -74,12 +73,6 @@ impl Process {
             self.printed.push_str(&line);
             self.printed.push('\n');
         }
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        let id = self.child.id().expect("the process lives");
-        let pid = Pid::from_raw(i32::try_from(id).expect("an id")).expect("an id");
-        kill_process(pid, signal).expect("our own child takes signals");
     }
 
     pub(crate) fn logged(&self) -> String {

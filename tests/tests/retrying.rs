@@ -192,7 +192,7 @@ async fn what_fell_due_while_the_server_was_frozen_starts_at_once(database: Data
     let gateway = Gateway::start(database).await;
     let api = gateway.admin();
     let id = api.job_with(json!({"input": 1, "delay_s": 3})).await;
-    gateway.pause();
+    gateway.pause().await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     gateway.resume();
     let began = std::time::Instant::now();

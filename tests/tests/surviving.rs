@@ -101,7 +101,7 @@ async fn every_acknowledged_event_is_there_once_after_a_kill_in_the_middle_of_a_
     let sending = streams.iter().map(|s| send_until_it_dies(&gateway, &source, s, &told));
     let killing = async {
         until("some are acknowledged", || async { (told.count() >= 150).then_some(()) }).await;
-        gateway.pause();
+        gateway.pause().await;
         // Requests that were taken and not answered are what this is about.
         tokio::time::sleep(Duration::from_millis(20)).await;
         gateway.signal_kill();
@@ -292,7 +292,7 @@ async fn a_node_that_was_frozen_cannot_end_what_another_took_over_on_postgres() 
     let id = first.send(&source, &source.event("e-1")).await.is(202).text("job_id");
     begun(&first, "long").await;
     let second = first.node().await;
-    first.pause();
+    first.pause().await;
     let api = second.admin();
     let taken = until("the other node runs it", || async {
         let shown = api.show_job(&id).await;

@@ -216,7 +216,7 @@ async fn a_heartbeat_keeps_a_long_run_and_a_frozen_agent_loses_it(world: World) 
     let steps = json!([{"at": "frozen"}, {"effect": "charge", "post": "/charge"}]);
     let id = world.job(steps).await;
     world.meeting.wait_at("frozen", 1).await;
-    agent.pause();
+    agent.pause().await;
     world.meeting.open("frozen");
     let other = world.agent(&[("AGENT_NAME", "other")]).await;
     let job = world.becomes(&id, "succeeded").await;
