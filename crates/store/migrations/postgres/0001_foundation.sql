@@ -127,7 +127,6 @@ CREATE TABLE events (
   part smallint,                     -- and which of them this is
   signature bigint,                  -- its hash, where it covers a time
   thread text,                       -- the conversation it belongs to
-  trace text,                        -- whose trace it goes on with, if not its own
   PRIMARY KEY (tenant, id)
 ) PARTITION BY RANGE (id);
 CREATE TABLE events_rest PARTITION OF events DEFAULT;

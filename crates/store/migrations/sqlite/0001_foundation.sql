@@ -100,7 +100,6 @@ CREATE TABLE events (
   part INTEGER,                      -- and which of them this is
   signature INTEGER,                 -- its hash, where it covers a time
   thread TEXT,                       -- the conversation it belongs to
-  trace TEXT,                        -- whose trace it goes on with, if not its own
   PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
 -- Only events that share a body with others.

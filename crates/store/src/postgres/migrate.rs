@@ -10,7 +10,11 @@ use crate::failpoint;
 /// The migrations, by number. They are only ever added to.
 const MIGRATIONS: [(i32, &str, &str); 2] = [
     (1, "foundation", include_str!("../../migrations/postgres/0001_foundation.sql")),
-    (2, "secret_age", include_str!("../../migrations/postgres/0002_secret_age.sql")),
+    (
+        2,
+        "secret_age_and_trace",
+        include_str!("../../migrations/postgres/0002_secret_age_and_trace.sql"),
+    ),
 ];
 
 /// The schema this program works with.
