@@ -142,6 +142,16 @@ impl fmt::Debug for TenantKey {
 }
 
 impl TenantKey {
+    /// The key of a number, from its bytes.
+    pub fn new(
+        tenant: TenantId,
+        number: i32,
+        bytes: &[u8; 32],
+        entropy: Arc<dyn Entropy>,
+    ) -> TenantKey {
+        TenantKey { tenant, number, cipher: Xaes::new(bytes), entropy }
+    }
+
     /// Encrypts a record for one slot.
     pub fn seal(&self, slot: Slot<'_>, plain: &[u8]) -> Sealed {
         let mut nonce = [0u8; NONCE];
@@ -391,8 +401,7 @@ impl Vault {
             return Ok(key.clone());
         }
         let (number, key) = self.stored(tenant).await?;
-        let entropy = self.entropy.clone();
-        let key = Arc::new(TenantKey { tenant, number, cipher: Xaes::new(&key), entropy });
+        let key = Arc::new(TenantKey::new(tenant, number, &key, self.entropy.clone()));
         self.keys.write().insert(tenant, key.clone());
         Ok(key)
     }
@@ -518,12 +527,7 @@ mod tests {
     }
 
     fn key(tenant: i32) -> TenantKey {
-        TenantKey {
-            tenant: TenantId(tenant),
-            number: 7,
-            cipher: Xaes::new(&[9; 32]),
-            entropy: Arc::new(Counting(0.into())),
-        }
+        TenantKey::new(TenantId(tenant), 7, &[9; 32], Arc::new(Counting(0.into())))
     }
 
     #[test]

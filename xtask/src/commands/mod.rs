@@ -6,6 +6,7 @@ mod browser;
 mod ci;
 mod crash;
 mod deploy_check;
+mod fuzz;
 mod newcomer;
 mod postgres;
 mod powercut;
@@ -23,6 +24,7 @@ pub enum Command {
     Crash(crash::Crash),
     Powercut(powercut::Powercut),
     Storm(storm::Storm),
+    Fuzz(fuzz::Fuzz),
     Bench(bench::Bench),
     Browser(browser::Browser),
     Addresses(addresses::Addresses),
@@ -43,6 +45,7 @@ impl Command {
             Self::Crash(command) => command.run(),
             Self::Powercut(command) => command.run(),
             Self::Storm(command) => command.run(),
+            Self::Fuzz(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Browser(command) => command.run(),
             Self::Addresses(command) => command.run(),

@@ -66,6 +66,7 @@ pub use describe::Keyed;
 pub use error::ApiError;
 pub use health::METRICS_TYPE;
 pub use key_set::Kept as KeptKeySet;
+pub use page::PageQuery;
 pub use stats::Kept as KeptStats;
 
 /// The description of the whole API, as JSON.

@@ -138,10 +138,25 @@ pub fn load(
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Config, ConfigError> {
     let (file, commands) = read_file(flags.file.as_deref())?;
+    assemble(flags, environment, &file, commands)
+}
+
+/// What the text of a file alone would make.
+pub fn load_text(text: &str) -> Result<Config, ConfigError> {
+    let (file, commands) = parse_file(text).map_err(ConfigError)?;
+    assemble(&Flags::default(), &|_| None, &file, commands)
+}
+
+fn assemble(
+    flags: &Flags,
+    environment: &dyn Fn(&str) -> Option<String>,
+    file: &BTreeMap<String, String>,
+    commands: Commands,
+) -> Result<Config, ConfigError> {
     let mut shown = Vec::new();
     let mut values = BTreeMap::new();
     for known in KNOWN {
-        let (value, origin) = find(known, flags, environment, &file);
+        let (value, origin) = find(known, flags, environment, file);
         let text = match (known.secret, value.is_empty()) {
             (_, true) => "(not set)".to_owned(),
             (true, false) => "(hidden)".to_owned(),
