@@ -27,8 +27,7 @@ impl Rate {
 
     /// How many may start now.
     pub fn room(self, next_at_ms: f64, now: Timestamp) -> u32 {
-        let ahead = self.moment(next_at_ms, now) - now.as_millis() as f64;
-        let starts = ((self.burst_ms() - ahead) / self.gap_ms() + HAIR).floor() + 1.0;
+        let starts = (HAIR - self.beyond_ms(next_at_ms, now) / self.gap_ms()).floor() + 1.0;
         // Converting cuts off at zero and at the largest number.
         starts as u32
     }
@@ -38,10 +37,20 @@ impl Rate {
         self.moment(next_at_ms, now) + f64::from(starts) * self.gap_ms()
     }
 
-    /// When at least one may start.
+    /// When at least one may start, or might have. Reckoned from now: a moment in milliseconds since 1970 is coarser than
+    /// the part of a start that is forgiven, and whoever rests until then must find room.
     pub fn free_at(self, next_at_ms: f64, now: Timestamp) -> Timestamp {
-        let ahead_of = self.burst_ms() + HAIR * self.gap_ms();
-        Timestamp::from_millis((self.moment(next_at_ms, now) - ahead_of).ceil() as i64)
+        let wait_ms = (self.beyond_ms(next_at_ms, now) - HAIR * self.gap_ms()).ceil() as i64;
+        let wait_ms = match self.room(next_at_ms, now) {
+            0 => wait_ms.max(1),
+            _ => wait_ms.min(0),
+        };
+        Timestamp::from_millis(now.as_millis() + wait_ms)
+    }
+
+    /// How much further ahead the moment is than one more start allows.
+    fn beyond_ms(self, next_at_ms: f64, now: Timestamp) -> f64 {
+        self.moment(next_at_ms, now) - now.as_millis() as f64 - self.burst_ms()
     }
 
     /// Never in the past, since what was not used is not saved up; and never further ahead than this rate itself
@@ -94,6 +103,17 @@ mod tests {
         assert_eq!(rate.room(next, at(1999)), 0);
         assert_eq!(rate.free_at(next, at(0)), at(2000));
         assert_eq!(rate.room(next, at(2000)), 1);
+    }
+
+    /// Found by the property below: the moment had lost what was forgiven.
+    #[test]
+    fn who_rests_until_a_start_is_free_finds_room() {
+        let rate = Rate::new(72.763_019_954_107_01).unwrap();
+        let next = rate.after(NEVER, at(0), 45);
+        let next = rate.after(next, at(17), 28);
+        let free = rate.free_at(next, at(17));
+        assert!(free > at(17) && rate.room(next, at(17)) == 0);
+        assert_eq!(rate.room(next, free), 1);
     }
 
     #[test]
