@@ -4,9 +4,9 @@ import { Logger, makeWorkerUtils, run, runMigrations } from "graphile-worker";
 import pg from "pg";
 
 import { drain, serve } from "./drain.mjs";
+import { latency } from "./latency.mjs";
 
 const TASK = "noop";
-const WARM_UP = 200;
 const quiet = new Logger(() => (level, message) => {
   if (level === "error") console.error(message);
 });
@@ -76,51 +76,31 @@ async function warm(url, max) {
   return pool;
 }
 
-/** From just before a job is added to the start of its task, without the batching that costs latency. */
-async function latency(url, rate, count) {
+/** Without the batching that costs latency. */
+async function open(url, onStart) {
   const pool = await warm(url, 16);
   await runMigrations({ pgPool: pool, logger: quiet });
-  const added = [];
-  const millis = [];
-  const starts = [];
-  const noop = ({ number }) => {
-    millis[number] = performance.now() - added[number];
-    starts[number]();
-  };
   const runner = await run({
     pgPool: pool,
     preset: { worker: { concurrentJobs: 10 } },
     logger: quiet,
     noHandleSignals: true,
-    taskList: { [TASK]: noop },
+    taskList: { [TASK]: ({ number }) => onStart(number) },
   });
   const utils = await makeWorkerUtils({ pgPool: pool, logger: quiet });
-  const add = async (number) => {
-    const started = new Promise((resolve) => {
-      starts[number] = resolve;
-    });
-    added[number] = performance.now();
-    await utils.addJob(TASK, { number });
-    await started;
+  return {
+    add: (number) => utils.addJob(TASK, { number }),
+    async stop() {
+      await runner.stop();
+      await pool.end();
+    },
   };
-  // One after the other, uncounted: connections, plans and compiled code warm up.
-  for (let number = 0; number < WARM_UP; number += 1) await add(number);
-  const began = performance.now() + 100;
-  const adding = Array.from({ length: count }, async (_, place) => {
-    const due = began + (place * 1000) / rate;
-    await new Promise((resolve) => setTimeout(resolve, due - performance.now()));
-    await add(WARM_UP + place);
-  });
-  await Promise.all(adding);
-  await runner.stop();
-  await pool.end();
-  return { millis: millis.slice(WARM_UP) };
 }
 
 const [verb, url, ...numbers] = process.argv.slice(2);
 if (verb === "worker") {
   await serve(peer, url);
 } else {
-  const measure = verb === "start" ? latency : drain.bind(null, peer);
+  const measure = verb === "start" ? latency.bind(null, { open }) : drain.bind(null, peer);
   console.log(JSON.stringify(await measure(url, ...numbers.map(Number))));
 }

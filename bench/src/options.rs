@@ -47,7 +47,8 @@ pub enum Command {
     Publish,
     /// The same over 100 webhooks while one of them hangs, against all of them well; at least seven rounds
     Lanes,
-    /// No-op jobs against graphile-worker and pg-boss on the same PostgreSQL (needs Node and npm)
+    /// No-op jobs against graphile-worker, pg-boss and procrastinate on the same PostgreSQL and BullMQ on Redis (needs
+    /// Node, npm, Python with pip, and Redis; what cannot be run is left out)
     Peers,
     /// Memory of the server, idle, under load and while it delivers
     Memory,

@@ -55,10 +55,11 @@ impl Arm<'_> {
     }
 }
 
-/// The figures of the spec, with graphile-worker's beside ours as information.
+/// The figures of the spec, with those of other queues beside ours as information.
 pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let gateways = bench.gateways().await?;
-    let peers = Peer::all(bench, &[Queue::GraphileWorker]).await?;
+    let peers =
+        Peer::all(bench, &[Queue::GraphileWorker, Queue::BullMq, Queue::BullMqEverySecond]).await;
     let ways = [Way::Pulled, Way::Pushed];
     let ours = ways.iter().flat_map(|way| gateways.iter().map(|gateway| Arm::Ours(gateway, *way)));
     let arms: Vec<Arm<'_>> = ours.chain(peers.iter().map(Arm::Theirs)).collect();
@@ -107,9 +108,9 @@ async fn of_gateway(bench: &Bench, gateway: &Gateway, way: Way) -> anyhow::Resul
 }
 
 async fn of_peer(bench: &Bench, peer: &Peer) -> anyhow::Result<Round> {
-    let before = Spent::by_ended_children(bench);
+    let before = Spent::by_peer(bench, peer.server());
     let micros = peer.start(JOBS_PER_SECOND, count(bench) - UNCOUNTED).await?;
-    let others = Spent::by_ended_children(bench).others(bench, before);
+    let others = Spent::by_peer(bench, peer.server()).others(bench, before);
     Ok(Round { micros, others })
 }
 

@@ -65,6 +65,12 @@ impl Spent {
         Spent::by(bench, usage::ended_children_cpu(std::process::id()), true)
     }
 
+    /// As of now, where what is measured are such processes and, if there is one, the server that keeps their jobs.
+    pub fn by_peer(bench: &Bench, server: Option<u32>) -> Spent {
+        let beside = server.map_or(Duration::ZERO, usage::cpu);
+        Spent { beside, ..Spent::by_ended_children(bench) }
+    }
+
     fn by(bench: &Bench, server: Duration, on_postgres: bool) -> Spent {
         let postgres = bench.postgres.as_ref().map_or(Duration::ZERO, |postgres| postgres.cpu());
         Spent {
