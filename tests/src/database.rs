@@ -154,8 +154,10 @@ impl PostgresDatabase {
             .unwrap_or_else(|| panic!("{SERVER} is not set: run this through `cargo xtask test`"));
         let name = format!("wakepost_{}", random_text(12));
         execute(&server, &format!("CREATE DATABASE {name}")).await;
-        let (front, _) = server.rsplit_once('/').expect("the URL names a database");
-        PostgresDatabase { url: format!("{front}/{name}"), name, server }
+        let (front, database) = server.rsplit_once('/').expect("the URL names a database");
+        // Settings after the name, such as which of several servers is meant.
+        let settings = database.find('?').map_or("", |at| &database[at..]);
+        PostgresDatabase { url: format!("{front}/{name}{settings}"), name, server }
     }
 }
 

@@ -4,6 +4,7 @@
 mod account;
 mod programs;
 mod server;
+mod standby;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -86,6 +87,16 @@ impl Postgres {
         let account = Account::choose()?;
         let directory = new_directory(place, &account)?;
         create_cluster(&programs, &account, directory.path())?;
+        Self::start_on(programs, account, directory, durability)
+    }
+
+    /// On a data directory that was never started before.
+    fn start_on(
+        programs: Programs,
+        account: Account,
+        directory: TempDir,
+        durability: Durability,
+    ) -> anyhow::Result<Self> {
         for _ in 0..PORTS_TRIED_MAX {
             let (settings, port) = (durability.settings(), free_port()?);
             let server = Server::start(&programs, &account, directory.path(), settings, port)?;
@@ -94,6 +105,16 @@ impl Postgres {
             }
         }
         bail!("PostgreSQL found its port taken {PORTS_TRIED_MAX} times in a row");
+    }
+
+    /// Ends the server after what is under way, and saves everything: those who are connected are cut.
+    pub fn stop(&mut self) -> anyhow::Result<()> {
+        self.server.end(Signal::INT)
+    }
+
+    /// Lets nobody in from now on. Those who are connected stay, and the server ends once they have gone.
+    pub fn close(&self) -> anyhow::Result<()> {
+        self.server.signal(Signal::TERM)
     }
 
     /// Ends the server as the kernel would: its other processes find out by themselves.
@@ -131,6 +152,11 @@ impl Postgres {
     /// The address of the database `postgres`, as superuser.
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.server.port())
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.server.port()
     }
 
     /// The major version of the server.
@@ -207,6 +233,19 @@ mod tests {
         postgres.start_again().expect("a server that starts again");
         assert_eq!(postgres.url(), url);
         TcpStream::connect(("127.0.0.1", postgres.server.port())).expect("a server that listens");
+    }
+
+    #[test]
+    fn a_standby_follows_until_it_is_promoted() {
+        let Some(mut primary) = start() else { return };
+        let standby = primary.standby().expect("a standby");
+        let follows = standby.directory.path().join("data/standby.signal");
+        assert!(follows.exists());
+        assert_ne!(standby.port(), primary.port());
+        primary.quit().expect("it ends");
+        TcpStream::connect(("127.0.0.1", standby.port())).expect("it lives on");
+        standby.promote().expect("it can be promoted");
+        assert!(!follows.exists());
     }
 
     #[test]

@@ -44,6 +44,16 @@ impl Programs {
         self.directory.join("postgres")
     }
 
+    /// The program that copies a running server.
+    pub fn pg_basebackup(&self) -> PathBuf {
+        self.directory.join("pg_basebackup")
+    }
+
+    /// The program that speaks to a server through its data directory.
+    pub fn pg_ctl(&self) -> PathBuf {
+        self.directory.join("pg_ctl")
+    }
+
     /// The major version.
     pub fn version(&self) -> u32 {
         self.version
@@ -53,7 +63,10 @@ impl Programs {
     pub fn find() -> Option<Self> {
         candidates()
             .into_iter()
-            .filter(|directory| directory.join("initdb").is_file())
+            // What lies there may be links, with fewer of the programs beside them.
+            .filter_map(|directory| {
+                Some(directory.join("initdb").canonicalize().ok()?.parent()?.to_owned())
+            })
             .filter_map(|directory| Some(Self { version: version_in(&directory)?, directory }))
             .filter(|programs| programs.version >= VERSION_MIN)
             .max_by_key(|programs| programs.version)

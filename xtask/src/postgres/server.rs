@@ -78,6 +78,11 @@ impl Server {
         Ok(())
     }
 
+    /// Sends the server's first process a signal, and does not wait.
+    pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        kill_process(Pid::from_child(&self.process), signal).context("telling PostgreSQL")
+    }
+
     /// Returns at Ctrl-C; that the server ends by itself before then is an error.
     pub fn wait_for_interrupt(&mut self) -> anyhow::Result<()> {
         while !interrupt::take() {
