@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use axum::Router;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +18,7 @@ use wakepost_domain::{AuditId, KeyId, Ulid, limits};
 use wakepost_store::moves::{AuditEntry, KeyRecord, Ledger, Once};
 use wakepost_store::postgres::{Postgres, PostgresOptions};
 use wakepost_store::sqlite::{Drive, Durability, Sqlite};
-use wakepost_store::vault::Vault;
+use wakepost_store::vault::{KeyRing, Vault};
 use wakepost_store::{Store, StoreError};
 
 use crate::api::{self, KeptKeySet, KeptStats, hash_key, new_key};
@@ -30,7 +31,7 @@ use crate::edge::{self, Faults, Rejections};
 use crate::executors::Places;
 use crate::listener::{self, tls::Tls};
 use crate::mcp;
-use crate::outbound::{ClientSettings, GuardedClient, Mailer, SystemResolver};
+use crate::outbound::{ClientSettings, GuardedClient, HttpClient, Mailer, SystemResolver};
 use crate::queue::Queue;
 use crate::rates::{Rates, Strangers};
 use crate::reference;
@@ -47,6 +48,34 @@ use crate::workers::rescue::Aside;
 
 /// How often partitions are looked at. They are made weeks ahead.
 const PARTITIONS_PERIOD: Duration = Duration::from_secs(6 * 3600);
+
+/// What the server takes from the world around it. A simulation hands in its own.
+pub struct Ports {
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub entropy: Arc<dyn Entropy>,
+    /// The database.
+    pub store: Arc<dyn Store>,
+    /// The way into it for events: the database itself, or something in front of it.
+    pub ledger: Arc<dyn Ledger + Send + Sync>,
+    /// The other nodes.
+    pub hub: Arc<dyn Hub>,
+    /// For how long settings are kept in memory that others may change; `None`: there are no others.
+    pub settings_ttl: Option<Duration>,
+    /// Requests that we send.
+    pub client: Arc<dyn HttpClient>,
+    /// Mails that we send.
+    pub mailer: Mailer,
+}
+
+/// Where the server is reached.
+pub struct Reached {
+    /// From outside.
+    pub address: SocketAddr,
+    /// On this machine, where the API is.
+    pub api_address: SocketAddr,
+}
 
 /// A server that is ready to serve.
 pub struct App {
@@ -77,74 +106,20 @@ impl App {
         config: Config,
         intake: impl FnOnce(Arc<dyn Ledger + Send + Sync>) -> Arc<dyn Ledger + Send + Sync>,
     ) -> anyhow::Result<App> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         make_data_dir(&config)?;
+        let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
         let (keys, master_key) = config::master_keys(&config, entropy.as_ref()).await?;
-        let Opened { store, ledger, hub, words, ttl, postgres } =
-            open(&config, clock.clone()).await?;
-        let vault = Arc::new(Vault::new(Arc::new(keys), store.clone(), entropy.clone()));
-        vault.check().await?;
-        let root = vault.root().await?;
-        let first_key =
-            first_key(&config, store.as_ref(), clock.as_ref(), entropy.as_ref()).await?;
+        let (mut ports, words, postgres) = of_the_system(&config, entropy).await?;
+        ports.ledger = intake(ports.ledger);
+        let vault = open_vault(keys, &ports).await?;
+        let first_key = first_key(&config, &ports).await?;
         let (doors, certificates) = doors::open(&config).await?;
         let address = doors[0].address;
         let api_address =
             doors.iter().find(|door| door.leads_to.has_api()).map(|door| door.address);
         let further = doors[1..].iter().map(|door| (door.leads_to.name(), door.address)).collect();
-        let directory = Arc::new(Directory::new(store.clone(), vault.clone(), ttl));
-        let queue = Arc::new(Queue::new(store.clone(), directory.clone(), hub.clone()));
-        let client = ClientSettings {
-            policy: config.addresses.clone(),
-            extra_roots: config.authorities.clone(),
-            ..ClientSettings::default()
-        };
-        let resolver = Arc::new(SystemResolver::new());
-        let mailer = Mailer::new(resolver.clone(), &client)?;
-        let client = GuardedClient::new(resolver, client)?;
-        let ledger = intake(ledger);
-        let base_url = config.base_url(address);
-        let metrics = Metrics::default();
-        let context = Arc::new(Context {
-            self_webhook: SelfWebhook::new(&base_url, &config),
-            places: Arc::new(Places::new(&config)),
-            tasks: TaskTracker::new(),
-            base_url,
-            rejections: Rejections::start(ledger.clone(), directory.clone()),
-            rates: Rates::default(),
-            key_rates: Rates::default(),
-            strangers: Strangers::default(),
-            faults: Faults::default(),
-            local_url: local_url(&config, api_address.unwrap_or(address)),
-            tokens: Tokens::new(&root),
-            ledger,
-            client: Arc::new(client),
-            mailer,
-            streams: Arc::new(Semaphore::new(limits::STREAMS_MAX)),
-            stats: KeptStats::default(),
-            key_set: KeptKeySet::default(),
-            links: Semaphore::new(limits::LINKS_AT_ONCE_MAX),
-            traces: Traces::new(config.traces.is_some(), metrics.spans.clone()),
-            metrics,
-            streaks: Streaks::default(),
-            tally: Tally::new(random_number(entropy.as_ref())),
-            untold: Untold::default(),
-            circuits: Circuits::default(),
-            last_id: Mutex::new(Ulid::MIN),
-            timers_seen: AtomicI64::new(0),
-            aside: Aside::default(),
-            used_keys: Mutex::new(HashMap::new()),
-            stop: CancellationToken::new(),
-            config,
-            store,
-            vault,
-            clock,
-            entropy,
-            directory,
-            queue,
-            hub,
-        });
+        let reached = Reached { address, api_address: api_address.unwrap_or(address) };
+        let context = connect(config, ports, vault, reached).await?;
         Ok(App {
             address,
             further,
@@ -172,13 +147,7 @@ impl App {
         if !self.certificates.is_empty() {
             tracker.spawn(listener::tls::keep(self.certificates, context.stop.clone()));
         }
-        let api = api::router(context.clone());
-        let pages = dashboard::router(context.clone(), api.clone());
-        let router = edge::router(context.clone())
-            .merge(pages)
-            .merge(mcp::router(context.clone(), api.clone()))
-            .merge(reference::router(&context.base_url))
-            .merge(api);
+        let router = router(&context);
         let grace = context.config.shutdown_grace;
         let serving = self.doors.into_iter().map(|door| {
             let router = door.leads_to.router(&context, &router);
@@ -203,6 +172,78 @@ impl App {
         // The last runs have ended: what they counted is not lost by a stop.
         workers::series::flush(&context).await;
     }
+}
+
+/// The vault over a store; refused if the master key is not the one that the store was written with.
+pub async fn open_vault(keys: impl KeyRing + 'static, ports: &Ports) -> anyhow::Result<Arc<Vault>> {
+    let vault = Vault::new(Arc::new(keys), ports.store.clone(), ports.entropy.clone());
+    vault.check().await?;
+    Ok(Arc::new(vault))
+}
+
+/// Connects the parts, once. Nothing runs yet but the writer of refusals.
+pub async fn connect(
+    config: Config,
+    ports: Ports,
+    vault: Arc<Vault>,
+    reached: Reached,
+) -> anyhow::Result<Arc<Context>> {
+    let Ports { clock, entropy, store, ledger, hub, settings_ttl, client, mailer } = ports;
+    let root = vault.root().await?;
+    let directory = Arc::new(Directory::new(store.clone(), vault.clone(), settings_ttl));
+    let queue = Arc::new(Queue::new(store.clone(), directory.clone(), hub.clone()));
+    let base_url = config.base_url(reached.address);
+    let metrics = Metrics::default();
+    Ok(Arc::new(Context {
+        self_webhook: SelfWebhook::new(&base_url, &config),
+        places: Arc::new(Places::new(&config)),
+        tasks: TaskTracker::new(),
+        base_url,
+        rejections: Rejections::start(ledger.clone(), directory.clone()),
+        rates: Rates::default(),
+        key_rates: Rates::default(),
+        strangers: Strangers::default(),
+        faults: Faults::default(),
+        local_url: local_url(&config, reached.api_address),
+        tokens: Tokens::new(&root),
+        ledger,
+        client,
+        mailer,
+        streams: Arc::new(Semaphore::new(limits::STREAMS_MAX)),
+        stats: KeptStats::default(),
+        key_set: KeptKeySet::default(),
+        links: Semaphore::new(limits::LINKS_AT_ONCE_MAX),
+        traces: Traces::new(config.traces.is_some(), metrics.spans.clone()),
+        metrics,
+        streaks: Streaks::default(),
+        tally: Tally::new(random_number(entropy.as_ref())),
+        untold: Untold::default(),
+        circuits: Circuits::default(),
+        last_id: Mutex::new(Ulid::MIN),
+        timers_seen: AtomicI64::new(0),
+        aside: Aside::default(),
+        used_keys: Mutex::new(HashMap::new()),
+        stop: CancellationToken::new(),
+        config,
+        store,
+        vault,
+        clock,
+        entropy,
+        directory,
+        queue,
+        hub,
+    }))
+}
+
+/// All routes.
+pub fn router(context: &Arc<Context>) -> Router {
+    let api = api::router(context.clone());
+    let pages = dashboard::router(context.clone(), api.clone());
+    edge::router(context.clone())
+        .merge(pages)
+        .merge(mcp::router(context.clone(), api.clone()))
+        .merge(reference::router(&context.base_url))
+        .merge(api)
 }
 
 /// What tells this node from all others, those it was before a restart included.
@@ -237,37 +278,39 @@ fn make_data_dir(config: &Config) -> anyhow::Result<()> {
         .with_context(|| format!("cannot make the data directory {}", config.data_dir.display()))
 }
 
-struct Opened {
-    store: Arc<dyn Store>,
-    ledger: Arc<dyn Ledger + Send + Sync>,
-    hub: Arc<dyn Hub>,
-    words: Option<mpsc::Receiver<String>>,
-    ttl: Option<Duration>,
-    postgres: Option<Postgres>,
-}
+/// What a server is told by the others.
+type Words = mpsc::Receiver<String>;
 
-async fn open(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Opened> {
-    let Some(url) = &config.database_url else {
-        let store = Sqlite::open(&config.data_dir, clock, Durability::Full, Drive::Thread)?;
-        let store = Arc::new(store);
-        return Ok(Opened {
-            ledger: store.clone(),
-            store,
-            hub: Arc::new(NoHub),
-            words: None,
-            ttl: None,
-            postgres: None,
-        });
+/// The real world, and what only a server on PostgreSQL needs besides.
+async fn of_the_system(
+    config: &Config,
+    entropy: Arc<dyn Entropy>,
+) -> anyhow::Result<(Ports, Option<Words>, Option<Postgres>)> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let settings = ClientSettings {
+        policy: config.addresses.clone(),
+        extra_roots: config.authorities.clone(),
+        ..ClientSettings::default()
     };
-    let store = Postgres::connect(url, PostgresOptions::default()).await?;
-    store.migrate().await?;
-    store.ensure_partitions(clock.now()).await?;
-    let words = store.listen();
-    let hub = Arc::new(PostgresHub(store.clone()));
-    let postgres = Some(store.clone());
-    let store = Arc::new(store);
-    let ttl = Some(MANY_NODES_TTL);
-    Ok(Opened { ledger: store.clone(), store, hub, words: Some(words), ttl, postgres })
+    let resolver = Arc::new(SystemResolver::new());
+    let mailer = Mailer::new(resolver.clone(), &settings)?;
+    let client = Arc::new(GuardedClient::new(resolver, settings)?);
+    let Some(url) = &config.database_url else {
+        let store = Sqlite::open(&config.data_dir, clock.clone(), Durability::Full, Drive::Thread)?;
+        let (store, hub, settings_ttl) = (Arc::new(store), Arc::new(NoHub), None);
+        let ledger = store.clone();
+        let ports = Ports { clock, entropy, store, ledger, hub, settings_ttl, client, mailer };
+        return Ok((ports, None, None));
+    };
+    let postgres = Postgres::connect(url, PostgresOptions::default()).await?;
+    postgres.migrate().await?;
+    postgres.ensure_partitions(clock.now()).await?;
+    let words = postgres.listen();
+    let hub = Arc::new(PostgresHub(postgres.clone()));
+    let (store, settings_ttl) = (Arc::new(postgres.clone()), Some(MANY_NODES_TTL));
+    let ledger = store.clone();
+    let ports = Ports { clock, entropy, store, ledger, hub, settings_ttl, client, mailer };
+    Ok((ports, Some(words), Some(postgres)))
 }
 
 /// Makes the coming weeks' partitions in good time, for a server that runs for months.
@@ -293,17 +336,12 @@ impl Hub for PostgresHub {
 }
 
 /// Makes the first admin key, unless there is one or the operator chose it.
-async fn first_key(
-    config: &Config,
-    store: &dyn Store,
-    clock: &dyn Clock,
-    entropy: &dyn Entropy,
-) -> anyhow::Result<Option<String>> {
+pub async fn first_key(config: &Config, ports: &Ports) -> anyhow::Result<Option<String>> {
     if let Some(secret) = &config.admin_key {
-        add_admin(store, clock, entropy, secret, "from WAKEPOST_ADMIN_KEY").await?;
+        add_admin(ports, secret, "from WAKEPOST_ADMIN_KEY").await?;
         return Ok(None);
     }
-    if store.count_keys(Role::Admin).await? > 0 {
+    if ports.store.count_keys(Role::Admin).await? > 0 {
         return Ok(None);
     }
     let everywhere = [Some(config.listen), config.api_listen, config.metrics_listen];
@@ -313,19 +351,13 @@ async fn first_key(
              (at least 32 characters), or start once on 127.0.0.1"
         );
     }
-    let secret = new_key(entropy);
-    add_admin(store, clock, entropy, &secret, "first admin key").await?;
+    let secret = new_key(ports.entropy.as_ref());
+    add_admin(ports, &secret, "first admin key").await?;
     Ok(Some(secret))
 }
 
-async fn add_admin(
-    store: &dyn Store,
-    clock: &dyn Clock,
-    entropy: &dyn Entropy,
-    secret: &str,
-    name: &str,
-) -> anyhow::Result<()> {
-    let now = clock.now();
+async fn add_admin(ports: &Ports, secret: &str, name: &str) -> anyhow::Result<()> {
+    let (now, entropy) = (ports.clock.now(), ports.entropy.as_ref());
     let key = Key {
         id: KeyId(Ulid::new(now, entropy)),
         name: name.to_owned(),
@@ -345,7 +377,7 @@ async fn add_admin(
         note: Some(name.to_owned()),
     };
     let record = KeyRecord { hash: hash_key(secret), key };
-    match store.create_key(record, audit, None).await {
+    match ports.store.create_key(record, audit, None).await {
         Ok(Once::Now(()) | Once::Before(_)) => Ok(()),
         // The same key from the environment, on another start or another node.
         Err(StoreError::Exists(_)) => Ok(()),

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// How many with a limit are remembered; beyond it all start anew.
 const KEPT_MAX: usize = 50_000;

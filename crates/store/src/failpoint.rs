@@ -5,6 +5,8 @@
 //! action waits for the Nth time the place is reached, with `xK` after that it happens K times and no more.
 //! `skip` leaves out what a place is there for, where that place asks ([`skips`]): it breaks a promise, to
 //! show that the tests of it notice. A place that acts says so in the log.
+//!
+//! A simulation has all of a server on one thread, and chooses what happens there by itself ([`choose`]).
 
 use crate::error::Result;
 
@@ -83,6 +85,26 @@ pub async fn pass_async(place: &'static str) -> Result<()> {
     }
 }
 
+/// What a simulation wants to happen at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whim {
+    /// The server is gone from here on: whoever asks asynchronously is never answered, and nothing more is written.
+    Crash,
+    /// It fails.
+    Fail,
+    /// It waits, where waiting keeps no thread.
+    Wait(std::time::Duration),
+}
+
+/// Asks this from now on, on this thread and whenever a place is reached, in place of what the process was told.
+/// A release build asks nobody.
+pub fn choose(chooser: impl FnMut(&'static str) -> Option<Whim> + 'static) {
+    #[cfg(debug_assertions)]
+    active::choose(Box::new(chooser));
+    #[cfg(not(debug_assertions))]
+    let _ = chooser;
+}
+
 /// Whether a test asked for anything at this place. Never in a release build.
 #[inline]
 pub fn is_set(place: &'static str) -> bool {
@@ -118,13 +140,14 @@ pub fn check() -> std::result::Result<(), String> {
 
 #[cfg(debug_assertions)]
 mod active {
+    use std::cell::RefCell;
     use std::collections::HashMap;
     use std::sync::LazyLock;
     use std::time::Duration;
 
     use parking_lot::Mutex;
 
-    use super::PLACES;
+    use super::{PLACES, Whim};
     use crate::error::{Result, StoreError};
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +156,17 @@ mod active {
         Error,
         Delay(Duration),
         Skip,
+        Chosen(Whim),
+    }
+
+    type Chooser = Box<dyn FnMut(&'static str) -> Option<Whim>>;
+
+    thread_local! {
+        static CHOOSER: RefCell<Option<Chooser>> = const { RefCell::new(None) };
+    }
+
+    pub fn choose(chooser: Chooser) {
+        CHOOSER.set(Some(chooser));
     }
 
     #[derive(Debug)]
@@ -188,6 +222,12 @@ mod active {
     /// What to do at a place that was reached now.
     pub fn reach(place: &'static str) -> Option<Action> {
         debug_assert!(PLACES.contains(&place), "{place} is not in the list");
+        let chosen = |chooser: &RefCell<Option<Chooser>>| {
+            chooser.borrow_mut().as_mut().map(|chooser| chooser(place))
+        };
+        if let Some(chosen) = CHOOSER.with(chosen) {
+            return chosen.map(Action::Chosen);
+        }
         let mut points = POINTS.lock();
         let point = points.get_mut(place)?;
         if point.before > 0 {
@@ -210,8 +250,12 @@ mod active {
         }
 
         pub async fn wait(self, place: &str) -> Result<()> {
-            if let Action::Delay(time) = self {
-                tokio::time::sleep(time).await;
+            match self {
+                Action::Delay(time) | Action::Chosen(Whim::Wait(time)) => {
+                    tokio::time::sleep(time).await
+                }
+                Action::Chosen(Whim::Crash) => std::future::pending().await,
+                _ => {}
             }
             self.act(place)
         }
@@ -220,8 +264,10 @@ mod active {
             tracing::warn!("failpoint {place} acts");
             match self {
                 Action::Kill => std::process::abort(),
-                Action::Error => Err(StoreError::Unavailable(format!("failpoint {place}"))),
-                Action::Delay(_) | Action::Skip => Ok(()),
+                Action::Error | Action::Chosen(Whim::Fail | Whim::Crash) => {
+                    Err(StoreError::Unavailable(format!("failpoint {place}")))
+                }
+                Action::Delay(_) | Action::Skip | Action::Chosen(Whim::Wait(_)) => Ok(()),
             }
         }
     }
@@ -237,6 +283,18 @@ mod active {
     #[cfg(test)]
     mod tests {
         use super::*;
+
+        #[test]
+        fn what_a_simulation_chooses_happens_on_its_thread_only() {
+            std::thread::spawn(|| {
+                choose(Box::new(|place| (place == "store.busy").then_some(Whim::Fail)));
+                assert!(super::super::pass("store.busy").is_err());
+                assert!(super::super::pass("store.after_commit").is_ok());
+            })
+            .join()
+            .unwrap();
+            assert!(super::super::pass("store.busy").is_ok());
+        }
 
         fn set(text: &str) {
             POINTS.lock().extend(read(text).unwrap());

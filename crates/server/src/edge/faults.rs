@@ -1,9 +1,10 @@
 //! What we answered badly a moment ago, so that a repeat of it is known to be our own doing.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use wakepost_domain::receipt::OurFault;
 use wakepost_store::moves::DedupKey;
 

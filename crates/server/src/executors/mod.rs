@@ -17,8 +17,9 @@ mod signing;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::Instrument;
 use wakepost_domain::EventId;
 use wakepost_domain::executor::Executor;

@@ -19,10 +19,10 @@ pub async fn tick(context: Arc<Context>) {
         context.metrics.stored("ping", began.elapsed());
     }
     context.metrics.store_waiting.set(context.store.waiting() as i64);
-    if let Ok((memory, files)) = tokio::task::spawn_blocking(process).await {
-        context.metrics.memory.set(memory);
-        context.metrics.files.set(files);
-    }
+    // Read here and not on another thread: it waits for no disk, and a simulation has one thread only.
+    let (memory, files) = process();
+    context.metrics.memory.set(memory);
+    context.metrics.files.set(files);
     let used: Vec<_> = context.used_keys.lock().drain().collect();
     if !used.is_empty()
         && let Err(error) = context.store.touch_keys(used).await

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use wakepost_domain::backoff::Backoff;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::limits::CANCEL_PATIENCE;

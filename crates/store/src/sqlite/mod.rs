@@ -91,7 +91,7 @@ pub enum Drive {
     /// On a thread of its own, with group commit.
     #[default]
     Thread,
-    /// On the caller's thread, one move after the other, for simulations.
+    /// On the caller's thread, one move or read after the other and without a checkpointer, for simulations.
     Inline,
 }
 
@@ -129,6 +129,7 @@ impl Sqlite {
             if failpoint::skips("sqlite.sync") { Durability::Normal } else { durability };
         let log = Arc::default();
         let marks = Arc::new(Marks::default());
+        migrate::refuse_newer(&path)?;
         // Whoever wrote to the log before may have ended because it could not be synced.
         rewrite::rewrite(&path)?;
         let mut connection = writer::connect(&path, durability, &log)?;
@@ -143,7 +144,7 @@ impl Sqlite {
                 clock.clone(),
                 drive,
             )?),
-            readers: Arc::new(Readers::new(path, marks, clock)),
+            readers: Arc::new(Readers::new(path, marks, clock, drive)),
             admission: Admission::default(),
             walk: Arc::default(),
             _lock: Arc::new(lock),

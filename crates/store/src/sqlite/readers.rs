@@ -1,4 +1,5 @@
-//! Read-only connections, a few, on blocking threads, so that reading never waits for the writer.
+//! Read-only connections, a few, on blocking threads, so that reading never waits for the writer. A simulation reads on
+//! its own thread.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use tokio::sync::Semaphore;
 use wakepost_domain::Timestamp;
 use wakepost_domain::ports::Clock;
 
+use super::Drive;
 use super::rows::unavailable;
 use super::syncer::Marks;
 use super::writer::plan_once;
@@ -22,12 +24,13 @@ pub struct Readers {
     clock: Arc<dyn Clock>,
     idle: Mutex<Vec<Connection>>,
     places: Semaphore,
+    drive: Drive,
 }
 
 impl Readers {
-    pub fn new(path: PathBuf, marks: Arc<Marks>, clock: Arc<dyn Clock>) -> Readers {
+    pub fn new(path: PathBuf, marks: Arc<Marks>, clock: Arc<dyn Clock>, drive: Drive) -> Readers {
         let (idle, places) = (Mutex::default(), Semaphore::new(READERS_MAX));
-        Readers { path, marks, clock, idle, places }
+        Readers { path, marks, clock, idle, places, drive }
     }
 
     /// Runs a query on a connection of its own. What it says holds through a power cut: it is answered when all that
@@ -49,22 +52,26 @@ impl Readers {
         F: FnOnce(&Connection, Timestamp) -> Result<T> + Send + 'static,
     {
         let _place = self.places.acquire().await.map_err(|_| StoreError::Busy)?;
+        if self.drive == Drive::Inline {
+            return self.read_here(query);
+        }
         let readers = self.clone();
-        tokio::task::spawn_blocking(move || {
-            let connection = match readers.idle.lock().pop() {
-                Some(connection) => connection,
-                None => readers.connect()?,
-            };
-            let answer =
-                at_one_moment(&connection, |snapshot| query(snapshot, readers.clock.now()));
-            // After a failure the connection may be stale: the next reader opens a fresh one.
-            if !matches!(answer, Err(StoreError::Unavailable(_))) {
-                readers.idle.lock().push(connection);
-            }
-            answer
-        })
-        .await
-        .map_err(|error| StoreError::Unavailable(format!("a read was cut off: {error}")))?
+        tokio::task::spawn_blocking(move || readers.read_here(query))
+            .await
+            .map_err(|error| StoreError::Unavailable(format!("a read was cut off: {error}")))?
+    }
+
+    fn read_here<T>(&self, query: impl FnOnce(&Connection, Timestamp) -> Result<T>) -> Result<T> {
+        let connection = match self.idle.lock().pop() {
+            Some(connection) => connection,
+            None => self.connect()?,
+        };
+        let answer = at_one_moment(&connection, |snapshot| query(snapshot, self.clock.now()));
+        // After a failure the connection may be stale: the next reader opens a fresh one.
+        if !matches!(answer, Err(StoreError::Unavailable(_))) {
+            self.idle.lock().push(connection);
+        }
+        answer
     }
 
     fn connect(&self) -> Result<Connection> {

@@ -145,7 +145,7 @@ struct Core {
 
 pub struct Writer {
     way: Way,
-    _checkpointer: Checkpointer,
+    _checkpointer: Option<Checkpointer>,
 }
 
 enum Way {
@@ -164,7 +164,11 @@ impl Writer {
         drive: Drive,
     ) -> Result<Writer> {
         let problem = |error: std::io::Error| StoreError::Unavailable(error.to_string());
-        let checkpointer = Checkpointer::start(path.clone(), log.clone()).map_err(problem)?;
+        // A simulation's log is moved when its database is closed.
+        let checkpointer = match drive {
+            Drive::Thread => Some(Checkpointer::start(path.clone(), log.clone()).map_err(problem)?),
+            Drive::Inline => None,
+        };
         let core = Core { connection: Some(connection), path, durability, log, clock };
         let way = match drive {
             Drive::Inline => Way::Inline(Mutex::new(core)),
