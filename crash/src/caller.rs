@@ -9,6 +9,7 @@ use serde_json::Value;
 use wakepost_tests::{Answer, Api, Http, now};
 
 use crate::chance::Chance;
+pub use crate::exchange::{Exchange, Said};
 
 /// How long a client waits for an answer; the server gives up on a commit after 2.5 s.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -45,30 +46,6 @@ impl Doors {
         let open: Vec<&String> = doors.iter().flatten().collect();
         chance.pick(&open).map(|url| (*url).clone())
     }
-}
-
-/// What a client was told.
-#[derive(Debug, Clone)]
-pub enum Said {
-    /// A 2xx.
-    Yes(u16, Value),
-    /// A refusal and its code.
-    No(u16, String),
-    /// No answer, or one that leaves open what happened (503).
-    Nothing,
-}
-
-/// One call and what became of it, with the times in Unix milliseconds. They can be compared with the server's:
-/// it runs on the same machine. Two things within one millisecond may have happened in either order, and
-/// PostgreSQL's clock rounds where ours cuts off: only what differs by more is judged.
-#[derive(Debug, Clone)]
-pub struct Exchange {
-    /// What was answered.
-    pub said: Said,
-    /// Nothing was sent before.
-    pub sent: i64,
-    /// Whatever was done was done before.
-    pub received: i64,
 }
 
 /// A client with a key.

@@ -11,17 +11,17 @@ impl Chance {
     /// The stream with this number.
     pub fn new(seed: u64, stream: u64) -> Chance {
         let mut chance = Chance(seed ^ stream.wrapping_mul(0xa076_1d64_78bd_642f));
-        chance.next();
+        chance.number();
         chance
     }
 
     /// A stream of its own.
     pub fn split(&mut self) -> Chance {
-        Chance(self.next())
+        Chance(self.number())
     }
 
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -31,12 +31,12 @@ impl Chance {
 
     /// A number from `low` to `high`.
     pub fn within(&mut self, low: u64, high: u64) -> u64 {
-        low + self.next() % (high - low + 1)
+        low + self.number() % (high - low + 1)
     }
 
     /// True this often in a hundred times.
     pub fn percent(&mut self, share: u64) -> bool {
-        self.next() % 100 < share
+        self.number() % 100 < share
     }
 
     /// A time from `low` to `high` milliseconds.
@@ -46,7 +46,7 @@ impl Chance {
 
     /// One of them; none if there is none.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
-        let index = usize::try_from(self.next() % from.len().max(1) as u64).ok()?;
+        let index = usize::try_from(self.number() % from.len().max(1) as u64).ok()?;
         from.get(index)
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     fn the_same_seed_and_stream_choose_the_same() {
         let draw = |seed, stream| {
             let mut chance = Chance::new(seed, stream);
-            [chance.next(), chance.next()]
+            [chance.number(), chance.number()]
         };
         assert_eq!(draw(7, 1), draw(7, 1));
         assert_ne!(draw(7, 1), draw(7, 2));

@@ -7,7 +7,6 @@
 //! the receivers of their deliveries.
 
 mod caller;
-mod chance;
 mod check;
 mod clients;
 mod kill;
@@ -16,7 +15,6 @@ mod outbound;
 mod power;
 mod report;
 mod storm;
-mod told;
 mod world;
 
 use std::process::ExitCode;
@@ -24,6 +22,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
+use wakepost_crash::{chance, exchange, plan, shown, told};
 
 use crate::options::{Cli, Command, Common};
 

@@ -14,8 +14,6 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use wakepost_tests::Source;
 
-pub use worker::planned_keys;
-
 use crate::caller::Caller;
 use crate::chance::Chance;
 use crate::told::Told;

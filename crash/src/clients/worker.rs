@@ -12,6 +12,7 @@ use super::ending::{self, Finish};
 use super::{Desk, Phase, acting};
 use crate::caller::{Exchange, Said};
 use crate::chance::Chance;
+use crate::plan::{Act, plan};
 use crate::told::{End, Next, Run, Verdict};
 
 /// Stalled runs that a worker lets go on beside its others.
@@ -31,31 +32,6 @@ enum Stall {
     BeforeActing,
     AfterActing,
     BeforeTheEnd,
-}
-
-/// Something an agent's job does to the world.
-struct Act {
-    key: &'static str,
-    /// Whether the other side tells repeats by the idempotency key.
-    repeatable: bool,
-}
-
-/// What a job does follows from its id, so that every run of it means to do the same.
-fn plan(job: &str) -> Vec<Act> {
-    let bits = job.bytes().fold(0u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte));
-    let mut acts = Vec::new();
-    if !bits.is_multiple_of(3) {
-        acts.push(Act { key: "charge", repeatable: false });
-    }
-    if bits.is_multiple_of(4) {
-        acts.push(Act { key: "mail", repeatable: true });
-    }
-    acts
-}
-
-/// The keys of what a job does.
-pub fn planned_keys(job: &str) -> impl Iterator<Item = &'static str> {
-    plan(job).into_iter().map(|act| act.key)
 }
 
 impl Worker {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::runs::{Run, Verdict};
 use super::{JobTold, Problem, Told};
-use crate::caller::Exchange;
+use crate::exchange::Exchange;
 
 /// What is known of one effect.
 #[derive(Debug, Default)]
@@ -179,7 +179,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::caller::Said;
+    use crate::exchange::Said;
 
     fn yes(sent: i64, body: Value) -> Exchange {
         Exchange { said: Said::Yes(200, body), sent, received: sent + 1 }

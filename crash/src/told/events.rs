@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::Told;
-use crate::caller::{Exchange, Said};
+use crate::exchange::{Exchange, Said};
 
 /// One event of a sender.
 #[derive(Debug, Default)]

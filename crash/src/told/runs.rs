@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Told;
 use super::job::{End, Lease};
-use crate::caller::{Exchange, Said};
+use crate::exchange::{Exchange, Said};
 
 /// A worker's own view of one lease.
 #[derive(Debug, Clone)]
@@ -213,6 +213,24 @@ impl Told {
     pub fn over(&self, run: &mut Run) {
         run.maybe_over = true;
         if let Some(lease) = self.lock().lease_of(&run.job, run.fence) {
+            lease.maybe_over = true;
+        }
+    }
+}
+
+impl Told {
+    /// The lease lived after all: the call that might have ended it did not.
+    pub fn goes_on(&self, run: &mut Run) {
+        run.maybe_over = false;
+        if let Some(lease) = self.lock().lease_of(&run.job, run.fence) {
+            lease.maybe_over = false;
+        }
+    }
+
+    /// The server's clock was set: by its new time any lease may be over.
+    pub fn clock_was_set(&self) {
+        let mut inner = self.lock();
+        for lease in inner.jobs.values_mut().flat_map(|job| &mut job.leases) {
             lease.maybe_over = true;
         }
     }
