@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use crate::plot::Plot;
+use crate::plot::bars::Bar;
 use crate::stats::Spread;
+use crate::world::gateway::Kind;
 
 /// What a figure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +21,8 @@ pub enum Unit {
 }
 
 impl Unit {
-    fn text(self, value: f64) -> String {
+    /// A figure with its unit.
+    pub fn text(self, value: f64) -> String {
         match self {
             Unit::Ratio => format!("{value:.2}"),
             Unit::PerSecond => format!("{}/s", thousands(value)),
@@ -56,7 +60,15 @@ pub enum Target {
 }
 
 impl Target {
-    fn is_met(self, value: f64) -> bool {
+    /// The bound itself.
+    pub fn bound(self) -> f64 {
+        match self {
+            Target::AtLeast(bound) | Target::Below(bound) | Target::AtMost(bound) => bound,
+        }
+    }
+
+    /// Whether a figure lies on the right side.
+    pub fn is_met(self, value: f64) -> bool {
         match self {
             Target::AtLeast(bound) => value >= bound,
             Target::Below(bound) => value < bound,
@@ -64,7 +76,8 @@ impl Target {
         }
     }
 
-    fn text(self, unit: Unit) -> String {
+    /// The bound as text.
+    pub fn text(self, unit: Unit) -> String {
         match self {
             Target::AtLeast(bound) => format!("≥ {}", unit.text(bound)),
             Target::Below(bound) => format!("< {}", unit.text(bound)),
@@ -82,6 +95,7 @@ pub struct Figure {
     rounds: Vec<f64>,
     must: Option<Target>,
     aim: Option<Target>,
+    drawn: Option<(Plot, String)>,
 }
 
 impl Figure {
@@ -92,7 +106,8 @@ impl Figure {
         unit: Unit,
         rounds: Vec<f64>,
     ) -> Figure {
-        Figure { name: name.into(), on: on.to_string(), unit, rounds, must: None, aim: None }
+        let (name, on) = (name.into(), on.to_string());
+        Figure { name, on, unit, rounds, must: None, aim: None, drawn: None }
     }
 
     /// With what it must reach and what it should.
@@ -105,6 +120,29 @@ impl Figure {
     pub fn bound_to(mut self, must: Target) -> Figure {
         self.must = Some(must);
         self
+    }
+
+    /// Drawn as a bar there, with this label.
+    pub fn drawn(mut self, plot: Plot, label: impl Into<String>) -> Figure {
+        self.drawn = Some((plot, label.into()));
+        self
+    }
+
+    /// Its bar in a plot, if it is drawn there.
+    pub fn bar(&self, plot: Plot) -> Option<Bar> {
+        let (_, label) = self.drawn.as_ref().filter(|(drawn, _)| *drawn == plot)?;
+        Some(Bar {
+            label: label.clone(),
+            on: self.on.clone(),
+            unit: self.unit,
+            spread: Spread::of(self.rounds.iter().copied()),
+            must: self.must,
+        })
+    }
+
+    /// Whether it says what the machine could do if nothing were kept.
+    pub fn is_of_a_ceiling(&self) -> bool {
+        [Kind::Bare, Kind::Ceiling].iter().any(|kind| self.on == kind.to_string())
     }
 
     /// The median of its rounds.
@@ -155,7 +193,6 @@ impl fmt::Display for Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::gateway::Kind;
 
     fn ratio(value: f64) -> Figure {
         Figure::new("x", Kind::Sqlite, Unit::Ratio, vec![value])

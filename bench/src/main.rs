@@ -7,11 +7,13 @@
 
 mod api;
 mod bench;
+mod curve;
 mod figure;
 mod load;
 mod machine;
 mod measures;
 mod options;
+mod plot;
 mod quiet;
 mod report;
 mod seed;

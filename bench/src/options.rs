@@ -23,10 +23,12 @@ pub struct Cli {
 pub enum Command {
     /// Everything below, and write bench/RESULTS.md
     All {
-        /// Measure growth on databases of the full size, not of a tenth: needs some minutes and 20 GB more
+        /// Measure growth on databases of the full size, not of a tenth: needs half an hour and 25 GB more
         #[arg(long)]
         full_growth: bool,
     },
+    /// What the disk can do: small writes made durable one after the other, and events sent so
+    Fsync,
     /// Durable ingest against the ceiling and against a bare server, with 64 and 256 connections
     Ingest,
     /// The latency of ingest at half of the durable rate
@@ -41,6 +43,8 @@ pub enum Command {
     Claim,
     /// From just before a job is posted to its worker's receipt of it, at 200 jobs/s
     Start,
+    /// Ingest and claims with 1, 2 and 4 nodes over one PostgreSQL
+    Nodes,
     /// Published events delivered to 1 and to 10 webhooks, against the bare HTTP client
     Deliver,
     /// From just before an event is published to its receipt, at 50 events/s
@@ -59,6 +63,12 @@ pub enum Command {
     /// Claims with a backlog, many tenants and a long history against claims on an empty database; a lone
     /// job's wait behind the backlog; start-up on many events
     Growth(Wanted),
+    /// Claims, ingest, deliveries, starts and pages on databases of 1,000 rows, 10,000 and so on
+    Curves {
+        /// Up to so many; from 10,000,000 on pages, starts and claims only. With --short two sizes
+        #[arg(long, value_name = "ROWS", default_value_t = ROWS_USUAL)]
+        rows_max: usize,
+    },
     /// Hours at a third of what the gateway can do: do memory, file handles and latency stay as they were?
     Soak {
         /// How long, on each database; with --short each is two seconds
@@ -84,6 +94,11 @@ pub enum Command {
         data_dir: PathBuf,
     },
 }
+
+/// How far the curves' databases grow, unless more is asked for; with `all --full-growth`; and in a short run.
+pub const ROWS_USUAL: usize = 1_000_000;
+pub const ROWS_MAX: usize = 10_000_000;
+pub const ROWS_SHORT: usize = 10_000;
 
 /// How far a database has grown.
 #[derive(Debug, Clone, Copy)]

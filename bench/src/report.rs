@@ -1,5 +1,5 @@
-//! Prints the figures, and writes them into RESULTS.md between two marks: what people wrote around them
-//! stays.
+//! Prints what was found, and writes it into RESULTS.md between two marks, as one report in sections: what people wrote
+//! around them stays.
 
 use std::fmt::Write;
 use std::fs;
@@ -8,24 +8,52 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use crate::bench::Bench;
-use crate::figure::Figure;
+use crate::curve::{Curve, sizes};
+use crate::figure::{Figure, thousands};
+use crate::plot;
 
 const BEGIN: &str = "<!-- figures: written by `cargo xtask bench` -->";
 const END: &str = "<!-- end of figures -->";
 
-/// Prints the figures.
-pub fn print(bench: &Bench, figures: &[Figure]) {
+/// A part of the report.
+#[derive(Debug, Default)]
+pub struct Section {
+    /// Its heading.
+    pub title: &'static str,
+    /// Its figures.
+    pub figures: Vec<Figure>,
+    /// Its curves.
+    pub curves: Vec<Curve>,
+}
+
+impl Section {
+    /// An empty one.
+    pub fn new(title: &'static str) -> Section {
+        Section { title, ..Section::default() }
+    }
+}
+
+/// Prints what was found.
+pub fn print(bench: &Bench, sections: &[Section]) {
     println!(
         "other processes took {:.0} % of the machine in the median window",
         bench.quiet.others().median * 100.0
     );
-    for figure in figures {
-        println!("{figure}");
+    for section in sections {
+        if sections.len() > 1 {
+            println!("\n{}", section.title);
+        }
+        for figure in &section.figures {
+            println!("{figure}");
+        }
+        for curve in &section.curves {
+            println!("{curve}");
+        }
     }
 }
 
-/// Writes the figures down.
-pub fn write(bench: &Bench, figures: &[Figure]) -> anyhow::Result<()> {
+/// Writes it down, with its plots beside it.
+pub fn write(bench: &Bench, sections: &[Section]) -> anyhow::Result<()> {
     let path = match (&bench.options.results, bench.options.short) {
         (Some(path), _) => path.clone(),
         (None, true) => return Ok(()),
@@ -33,8 +61,10 @@ pub fn write(bench: &Bench, figures: &[Figure]) -> anyhow::Result<()> {
     };
     let old =
         fs::read_to_string(&path).unwrap_or_else(|_| format!("# Results\n\n{BEGIN}\n{END}\n"));
-    let new = replaced(&old, &text(bench, figures)?)
+    let text = [head(bench)?, tables(sections)?].concat();
+    let new = replaced(&old, &text)
         .with_context(|| format!("{} has lost the marks around its figures", path.display()))?;
+    plot::write(&path, sections)?;
     fs::write(&path, new).with_context(|| format!("writing {}", path.display()))?;
     println!("written to {}", name(&path).display());
     Ok(())
@@ -50,7 +80,8 @@ fn replaced(old: &str, figures: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n{figures}{END}{after}"))
 }
 
-fn text(bench: &Bench, figures: &[Figure]) -> anyhow::Result<String> {
+/// When, how and where it was measured.
+fn head(bench: &Bench) -> anyhow::Result<String> {
     let machine = &bench.machine;
     let mut text = String::new();
     let date = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC");
@@ -80,16 +111,51 @@ fn text(bench: &Bench, figures: &[Figure]) -> anyhow::Result<String> {
     writeln!(
         text,
         "- load average before the run: {}; other processes took {:.0} % of the machine in the median \
-         window ({:.0} – {:.0} %)\n",
+         window ({:.0} – {:.0} %)",
         machine.load_average,
         others.median * 100.0,
         others.low * 100.0,
         others.high * 100.0
     )?;
-    writeln!(text, "| figure | on | median | lowest – highest | must | aim | meets |")?;
-    writeln!(text, "|---|---|---|---|---|---|---|")?;
-    for figure in figures {
-        writeln!(text, "| {} |", figure.cells().join(" | "))?;
+    Ok(text)
+}
+
+/// Every section with its pictures and tables.
+fn tables(sections: &[Section]) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for section in sections {
+        if section.figures.is_empty() && section.curves.is_empty() {
+            continue;
+        }
+        writeln!(text, "\n### {}", section.title)?;
+        for picture in plot::pictures(section) {
+            writeln!(text, "\n{picture}")?;
+        }
+        if !section.figures.is_empty() {
+            let head = ["figure", "on", "median", "lowest – highest", "must", "aim", "meets"];
+            let rows = section.figures.iter().map(|figure| figure.cells().to_vec());
+            text.push_str(&table(head.map(str::to_owned).to_vec(), rows)?);
+        }
+        if !section.curves.is_empty() {
+            let sizes = sizes(&section.curves);
+            let mut head = vec!["rows".to_owned(), "on".to_owned()];
+            head.extend(sizes.iter().map(|size| thousands(*size as f64)));
+            head.extend(["must".to_owned(), "meets".to_owned()]);
+            text.push_str(&table(head, section.curves.iter().map(|curve| curve.cells(&sizes)))?);
+        }
+    }
+    Ok(text)
+}
+
+fn table(
+    head: Vec<String>,
+    rows: impl Iterator<Item = Vec<String>>,
+) -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    writeln!(text, "\n| {} |", head.join(" | "))?;
+    writeln!(text, "|{}", "---|".repeat(head.len()))?;
+    for cells in rows {
+        writeln!(text, "| {} |", cells.join(" | "))?;
     }
     Ok(text)
 }
@@ -97,6 +163,8 @@ fn text(bench: &Bench, figures: &[Figure]) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::Unit;
+    use crate::plot::Plot;
 
     #[test]
     fn what_people_wrote_around_the_figures_stays() {
@@ -104,5 +172,20 @@ mod tests {
         let new = replaced(&old, "new\n").unwrap();
         assert_eq!(new, format!("# A\n{BEGIN}\nnew\n{END}\n## B\n"));
         assert_eq!(replaced("# A", "new"), None);
+    }
+
+    #[test]
+    fn a_section_has_its_heading_its_pictures_and_its_tables() {
+        let figure = Figure::new("a", "SQLite", Unit::Count, vec![1.0]).drawn(Plot::Ingest, "a");
+        let mut curve = Curve::new("c", "SQLite", Unit::Millis);
+        curve.at(1_000, vec![2.0]);
+        let one = Section { title: "One", figures: vec![figure], curves: vec![curve] };
+        let text = tables(&[one, Section::new("Nothing")]).unwrap();
+        assert!(text.starts_with("\n### One\n\n!["), "{text}");
+        assert!(text.contains("(plots/ingest.svg)\n\n| figure |"), "{text}");
+        assert!(text.contains("| a | SQLite | 1.0 |"), "{text}");
+        assert!(text.contains("| rows | on | 1,000 | must | meets |"), "{text}");
+        assert!(text.ends_with("| c | SQLite | 2.0 ms |  |  |\n"), "{text}");
+        assert!(!text.contains("Nothing"), "{text}");
     }
 }

@@ -9,6 +9,7 @@ use crate::bench::Bench;
 use crate::figure::{Figure, Target, Unit};
 use crate::load::Expected;
 use crate::load::closed::closed;
+use crate::plot::Plot;
 use crate::world::gateway::{Gateway, Kind};
 
 /// How many connections, each measured on its own.
@@ -91,9 +92,13 @@ fn ratios(windows: &Windows, connections: usize, kind: Kind) -> Vec<Figure> {
     if connections != CONNECTIONS[0] {
         return vec![ceiling, bare];
     }
+    let label = |ceiling: &str| format!("{kind} / {ceiling}");
     vec![
-        ceiling.held_to(Target::AtLeast(0.40), Target::AtLeast(0.60)),
-        bare.held_to(Target::AtLeast(0.25), Target::AtLeast(0.40)),
+        ceiling
+            .held_to(Target::AtLeast(0.40), Target::AtLeast(0.60))
+            .drawn(Plot::Ingest, label("ceiling")),
+        bare.held_to(Target::AtLeast(0.25), Target::AtLeast(0.40))
+            .drawn(Plot::Ingest, label("bare server")),
     ]
 }
 

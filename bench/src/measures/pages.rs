@@ -18,7 +18,7 @@ const ASKED: usize = 60;
 const WAITING: usize = 20_000;
 
 /// Pages by what they are called here. `{event}` is the latest event's id, `{job}` its job's.
-const PAGES: [(&str, &str); 11] = [
+pub const PAGES: [(&str, &str); 11] = [
     ("overview", "/"),
     ("overview of a day", "/?span=24h"),
     ("inbox", "/inbox"),
@@ -74,14 +74,15 @@ async fn of_one(bench: &Bench, kind: Kind, events: usize) -> anyhow::Result<Vec<
 }
 
 /// Somebody who signed in.
-struct Reader {
+pub struct Reader {
     connection: Connection,
     head: String,
     event: String,
 }
 
 impl Reader {
-    async fn sign_in(gateway: &Gateway) -> anyhow::Result<Reader> {
+    /// Signs in, and looks for the latest event.
+    pub async fn sign_in(gateway: &Gateway) -> anyhow::Result<Reader> {
         let address = gateway.address();
         let mut connection = Connection::open(address).await?;
         let form = format!("to=/&key={ADMIN_KEY}");
@@ -112,7 +113,8 @@ impl Reader {
         Ok(String::from_utf8_lossy(answer.body).into_owned())
     }
 
-    async fn p95(&mut self, path: &str) -> anyhow::Result<f64> {
+    /// The p95 of a page that is asked for again and again, in milliseconds.
+    pub async fn p95(&mut self, path: &str) -> anyhow::Result<f64> {
         let path = path.replace("{event}", &format!("evt_{}", self.event));
         let path = path.replace("{job}", &format!("job_{}", self.event));
         let mut micros = Vec::with_capacity(ASKED);

@@ -7,6 +7,7 @@ use super::rounds::{by_arm, order, rounds};
 use super::window::Spent;
 use crate::bench::Bench;
 use crate::figure::{Figure, Target, Unit};
+use crate::plot::Plot;
 use crate::world::gateway::{Gateway, Kind};
 use crate::world::peers::{Peer, Queue};
 
@@ -43,10 +44,12 @@ pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     }
     let name = "no-op jobs beside other queues";
     for (gateway, own) in gateways.iter().zip(ours) {
-        figures.push(Figure::new(name, gateway.kind, Unit::PerSecond, own.clone()));
+        let rates = Figure::new(name, gateway.kind, Unit::PerSecond, own.clone());
+        figures.push(rates.drawn(Plot::Peers, format!("Wakepost on {}", gateway.kind)));
     }
     for (peer, rates) in peers.iter().zip(others) {
-        figures.push(Figure::new(name, peer.queue, Unit::PerSecond, rates.clone()));
+        let rates = Figure::new(name, peer.queue, Unit::PerSecond, rates.clone());
+        figures.push(rates.drawn(Plot::Peers, peer.queue.to_string()));
     }
     Ok(figures)
 }

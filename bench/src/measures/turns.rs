@@ -65,7 +65,7 @@ pub async fn figure(bench: &Bench, gateway: &Gateway) -> anyhow::Result<Figure> 
         );
     }
     let most = rounds.iter().copied().fold(0.0, f64::max);
-    let name = format!("rounds that a lone job waits, the most of {trials}");
+    let name = format!("fairness: rounds that a lone job waits, the most of {trials}");
     Ok(Figure::new(name, gateway.kind, Unit::Ratio, vec![most]).bound_to(Target::AtMost(2.0)))
 }
 

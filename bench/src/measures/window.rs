@@ -49,6 +49,12 @@ impl Spent {
         Spent::by(bench, usage::cpu(gateway.child.pid), gateway.database.is_some())
     }
 
+    /// As of now, of several nodes on one database.
+    pub fn of_nodes(bench: &Bench, nodes: &[Gateway]) -> Spent {
+        let servers = nodes.iter().map(|node| usage::cpu(node.child.pid)).sum();
+        Spent::by(bench, servers, nodes.iter().any(|node| node.database.is_some()))
+    }
+
     /// As of now, where another process takes part: what it used belongs to the measure and is nobody's figure.
     /// `gateway`: the server that is measured, if one is.
     pub fn beside(bench: &Bench, gateway: Option<&Gateway>, pid: u32) -> Spent {

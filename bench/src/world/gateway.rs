@@ -24,6 +24,9 @@ pub const ADMIN_KEY: &str = "a-key-for-measurements-that-guards-nothing";
 /// What events are signed with.
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
+/// Where a gateway keeps its master key, in its data directory.
+const KEY_FILE: &str = "master.key";
+
 /// How long a server that listens may take until it is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -100,13 +103,71 @@ impl Gateway {
         let began = Instant::now();
         let mut command = command(bench, self.kind, &self.data_dir, self.url.as_deref())?;
         self.child = Child::start(&mut command).await?;
+        self.ready().await?;
+        Ok(began.elapsed())
+    }
+
+    /// Waits until the server says that it is ready.
+    async fn ready(&self) -> anyhow::Result<()> {
+        let began = Instant::now();
         let request = format!("GET /readyz HTTP/1.1\r\nhost: {}\r\n\r\n", self.address());
         let mut connection = Connection::open(self.address()).await?;
         while connection.exchange(request.as_bytes()).await?.status != 200 {
             anyhow::ensure!(began.elapsed() < READY_TIMEOUT, "the server did not become ready");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        Ok(began.elapsed())
+        Ok(())
+    }
+
+    /// Starts another node on the same PostgreSQL.
+    pub async fn node(&self, bench: &Bench) -> anyhow::Result<Gateway> {
+        anyhow::ensure!(self.database.is_some(), "on SQLite there is one node");
+        let data_dir = new_directory(bench.directory.path())?;
+        // Its key is all that a node on PostgreSQL keeps for itself.
+        std::fs::copy(self.data_dir.join(KEY_FILE), data_dir.join(KEY_FILE))?;
+        let (database, url) = (self.database.clone(), self.url.clone());
+        self.twin(bench, data_dir, database, url).await
+    }
+
+    /// Starts a gateway on a copy of what this one stored. Its server must have been stopped.
+    pub async fn copy(&self, bench: &Bench) -> anyhow::Result<Gateway> {
+        let data_dir = new_directory(bench.directory.path())?;
+        for entry in std::fs::read_dir(&self.data_dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                std::fs::copy(entry.path(), data_dir.join(entry.file_name()))?;
+            }
+        }
+        let (database, url) = match (&bench.postgres, &self.database) {
+            (Some(postgres), Some(name)) => {
+                let (name, url) = postgres.copy(name).await?;
+                (Some(name), Some(url))
+            }
+            _ => (None, None),
+        };
+        self.twin(bench, data_dir, database, url).await
+    }
+
+    /// Starts a server with the same source and numbers.
+    async fn twin(
+        &self,
+        bench: &Bench,
+        data_dir: PathBuf,
+        database: Option<String>,
+        url: Option<String>,
+    ) -> anyhow::Result<Gateway> {
+        let mut command = command(bench, self.kind, &data_dir, url.as_deref())?;
+        let twin = Gateway {
+            kind: self.kind,
+            child: Child::start(&mut command).await?,
+            data_dir,
+            database,
+            numbers: self.numbers.clone(),
+            url,
+            source: self.source.clone(),
+        };
+        twin.ready().await?;
+        Ok(twin)
     }
 
     /// Removes what it stored. The server must have been stopped.

@@ -8,6 +8,9 @@ use tokio_postgres::{Client, NoTls};
 
 use super::usage;
 
+const COPIES_TRIED_MAX: u32 = 50;
+const COPY_AGAIN: Duration = Duration::from_millis(100);
+
 /// A connection to the server, and the databases made through it.
 pub struct Postgres {
     url: url::Url,
@@ -56,16 +59,37 @@ impl Postgres {
 
     /// Makes an empty database and answers its name and address.
     pub async fn create(&self) -> anyhow::Result<(String, String)> {
-        let name = {
-            let mut made = self.made.lock().expect("nobody panics while holding it");
-            let name = format!("wakepost_bench_{}_{}", std::process::id(), made.len());
-            made.push(name.clone());
-            name
-        };
+        let name = self.new_name();
         self.client.batch_execute(&format!("CREATE DATABASE {name}")).await?;
+        Ok(self.named(name))
+    }
+
+    /// Makes a copy of a database that nobody uses any more, and answers its name and address.
+    pub async fn copy(&self, template: &str) -> anyhow::Result<(String, String)> {
+        let name = self.new_name();
+        // As files: through the log, which is the default, a large one takes several times as long.
+        let statement = format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy");
+        let mut tried = 0;
+        // A connection that was closed is gone a little later.
+        while let Err(error) = self.client.batch_execute(&statement).await {
+            tried += 1;
+            anyhow::ensure!(tried < COPIES_TRIED_MAX, "copying a database: {error}");
+            tokio::time::sleep(COPY_AGAIN).await;
+        }
+        Ok(self.named(name))
+    }
+
+    fn new_name(&self) -> String {
+        let mut made = self.made.lock().expect("nobody panics while holding it");
+        let name = format!("wakepost_bench_{}_{}", std::process::id(), made.len());
+        made.push(name.clone());
+        name
+    }
+
+    fn named(&self, name: String) -> (String, String) {
         let mut url = self.url.clone();
         url.set_path(&name);
-        Ok((name, url.to_string()))
+        (name, url.to_string())
     }
 
     /// How large a database is.
