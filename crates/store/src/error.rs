@@ -47,6 +47,15 @@ impl StoreError {
         matches!(self, StoreError::Unavailable(_))
     }
 
+    /// A newer program was here: what it wrote is not for this one to read or to add to.
+    pub(crate) fn newer_schema(found: i64, known: i64) -> StoreError {
+        StoreError::Unavailable(format!(
+            "the database has schema {found}, made by a newer wakepost, and this is wakepost {}, which knows schemas up \
+             to {known}: start the newer program, or restore the backup from before the upgrade",
+            env!("CARGO_PKG_VERSION")
+        ))
+    }
+
     /// Somebody else was faster.
     pub(crate) fn changed_meanwhile() -> StoreError {
         StoreError::InvalidState("somebody else changed it meanwhile: read it again".to_owned())

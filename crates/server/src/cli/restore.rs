@@ -10,8 +10,11 @@ use clap::Args;
 use wakepost_domain::ports::{Clock, Entropy};
 use wakepost_domain::{AuditId, Ulid};
 use wakepost_store::moves::{AuditEntry, Checks, Counted, DataKeys};
-use wakepost_store::postgres::{Postgres, PostgresOptions};
-use wakepost_store::sqlite::{Beside, Drive, Durability, FILE as SQLITE_FILE, Sqlite, schema_of};
+use wakepost_store::postgres::{Postgres, PostgresOptions, SCHEMA_VERSION as POSTGRES_SCHEMA};
+use wakepost_store::sqlite::{
+    Beside, Drive, Durability, FILE as SQLITE_FILE, SCHEMA_VERSION as SQLITE_SCHEMA, Sqlite,
+    schema_of,
+};
 
 use super::backup::{KEY_FILE, make_private};
 use super::findings::{Findings, Level};
@@ -42,6 +45,18 @@ pub async fn run(config: &Config, from: &From) -> anyhow::Result<ExitCode> {
         manifest.database == here,
         "the backup is of {:?}, and the settings say {here:?}: a backup goes back to the same database",
         manifest.database
+    );
+    let known = match here {
+        Kind::Postgres => i64::from(POSTGRES_SCHEMA),
+        Kind::Sqlite => SQLITE_SCHEMA,
+    };
+    anyhow::ensure!(
+        manifest.schema <= known,
+        "the backup has schema {}, and this is wakepost {}, which knows schemas up to {known}: restore it with the \
+         program that made it ({}) or a newer one",
+        manifest.schema,
+        env!("CARGO_PKG_VERSION"),
+        manifest.wakepost
     );
     let made_key = take_key(config, from, &manifest)?;
     if let Err(error) = check_key(config, &manifest).await {

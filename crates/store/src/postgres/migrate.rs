@@ -78,9 +78,7 @@ pub(super) async fn lock_schema(tx: &Transaction<'_>) -> Result<()> {
 async fn pending(tx: &Transaction<'_>) -> Result<Vec<Pending>> {
     let version = version(tx).await?;
     if version > SCHEMA_VERSION {
-        return Err(StoreError::Unavailable(format!(
-            "the database has schema {version}, this program knows {SCHEMA_VERSION}: run a newer wakepost"
-        )));
+        return Err(StoreError::newer_schema(version.into(), SCHEMA_VERSION.into()));
     }
     Ok(MIGRATIONS
         .iter()

@@ -1,5 +1,9 @@
 //! Migrations: applied at start, in order, each in a transaction of its own.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
 use rusqlite::Connection;
 
 use super::rows::unavailable;
@@ -28,6 +32,21 @@ pub struct Pending {
     pub name: &'static str,
 }
 
+/// Where SQLite's file format has the `user_version`: four bytes, the highest first.
+const VERSION_OFFSET: u64 = 60;
+
+/// Refuses a newer schema by the file alone, before it is opened: that writes to it. What a newer program left in the
+/// log only is seen by [`pending`].
+pub fn refuse_newer(path: &Path) -> Result<()> {
+    let mut version = [0; 4];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut version, VERSION_OFFSET));
+    // There is no file yet, or nothing in it.
+    if read.is_err() {
+        return Ok(());
+    }
+    known(i32::from_be_bytes(version).into())
+}
+
 /// Brings the schema up to date.
 pub fn migrate(connection: &mut Connection) -> Result<()> {
     for Pending { version, .. } in pending(connection)? {
@@ -47,12 +66,15 @@ pub fn pending(connection: &Connection) -> Result<Vec<Pending>> {
     let version: i64 = connection
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .map_err(unavailable)?;
-    if version > SCHEMA_VERSION {
-        return Err(StoreError::Unavailable(format!(
-            "the database has schema {version}, this program knows {SCHEMA_VERSION}: run a newer wakepost"
-        )));
-    }
+    known(version)?;
     Ok(all().into_iter().filter(|migration| migration.version > version).collect())
+}
+
+fn known(version: i64) -> Result<()> {
+    match version > SCHEMA_VERSION {
+        true => Err(StoreError::newer_schema(version, SCHEMA_VERSION)),
+        false => Ok(()),
+    }
 }
 
 /// All migrations.
