@@ -128,12 +128,17 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
         return Err(ApiError::field(format!("{index}.dedup_key"), message));
     }
     let lineage = chains::lineage(&call.context, tenant.id, &call.headers).await?;
+    // When a job is due is for the store's clock to say, which is not always this node's.
+    let now = match jobs.iter().any(|job| job.run_at.is_some() || job.delay_s.is_some()) {
+        true => call.context.store.now().await?,
+        false => call.context.now(),
+    };
     let mut items = Vec::with_capacity(jobs.len());
     for (index, job) in jobs.into_iter().enumerate() {
         let place = if many { format!("{index}.") } else { String::new() };
-        items.push(prepare(&call, &tenant, job, &place, lineage.clone()).await?);
+        items.push(prepare(&call, &tenant, job, &place, lineage.clone(), now).await?);
     }
-    let views = new_views(&call, &tenant, &items).await?;
+    let views = new_views(&call, &tenant, &items, now).await?;
     let once = call.once(tenant.id, StatusCode::CREATED, &answer(views.clone(), many)).await?;
     let made = call.context.store.create_work(items.clone(), once).await;
     if made.as_ref().is_err_and(StoreError::is_unknown) {
@@ -189,8 +194,9 @@ async fn new_views(
     call: &Call,
     tenant: &Tenant,
     items: &[NewWork],
+    now: Timestamp,
 ) -> Result<Vec<Value>, ApiError> {
-    let rows = items.iter().map(|item| WorkRow::new(item, call.context.now())).collect();
+    let rows = items.iter().map(|item| WorkRow::new(item, now)).collect();
     let views = work::views(&call.context, tenant, rows).await?;
     Ok(views
         .into_iter()
@@ -232,6 +238,7 @@ async fn prepare(
     job: NewJob,
     place: &str,
     lineage: Option<Lineage>,
+    now: Timestamp,
 ) -> Result<NewWork, ApiError> {
     let context = &call.context;
     let at = |field: &str| format!("{place}{field}");
@@ -261,7 +268,6 @@ async fn prepare(
         }
         None => (None, None),
     };
-    let now = context.now();
     let run_at = match (job.run_at, job.delay_s) {
         (Some(_), Some(_)) => {
             return Err(ApiError::field(at("delay_s"), "stands beside run_at: choose one"));

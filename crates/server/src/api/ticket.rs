@@ -89,13 +89,17 @@ impl Call {
 
     /// A refusal, unless the lease is lost: then that is what its worker must hear.
     pub async fn or_lost(&self, ticket: &Ticket, refusal: ApiError) -> ApiError {
-        let live = match self.context.store.work(ticket.tenant, ticket.work).await {
-            Ok(row) => row.is_some_and(|row| {
+        let store = &self.context.store;
+        // By the clock that leases go by, which is not always this node's.
+        let found =
+            async { Ok((store.now().await?, store.work(ticket.tenant, ticket.work).await?)) };
+        let live = match found.await {
+            Ok((now, row)) => row.is_some_and(|row| {
                 row.state == State::Running
                     && row.fence == ticket.fence
-                    && row.lease_expires_at.is_some_and(|end| end > self.context.now())
+                    && row.lease_expires_at.is_some_and(|end| end > now)
             }),
-            Err(error) => return error.into(),
+            Err(error) => return StoreError::into(error),
         };
         if live { refusal } else { StoreError::LeaseLost.into() }
     }
