@@ -22,6 +22,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
@@ -50,6 +51,8 @@ const HEAD_BYTES_MAX: usize = 128 * 1024;
 const STREAMS_MAX: u32 = 128;
 /// How long accepting pauses after an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long such errors go on until they are told of once more: they come again at every try.
+const ACCEPT_TOLD: Duration = Duration::from_secs(60);
 
 /// Serves until `stop`, then lets what is under way end, for at most `grace`.
 pub async fn serve(
@@ -75,6 +78,7 @@ pub async fn serve_with(
 ) {
     let places = Arc::new(Semaphore::new(connections_max));
     let graceful = GracefulShutdown::new();
+    let mut told: Option<Instant> = None;
     loop {
         let place = tokio::select! {
             place = places.clone().acquire_owned() => place,
@@ -88,7 +92,10 @@ pub async fn serve_with(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                if told.is_none_or(|at| at.elapsed() >= ACCEPT_TOLD) {
+                    told = Some(Instant::now());
+                    tracing::warn!(%error, "cannot accept connections; those who come must wait");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
