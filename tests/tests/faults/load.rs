@@ -19,9 +19,11 @@ const WORKERS: usize = 3;
 /// Senders wait while so many jobs have not ended: what matters is the fault, not the heap.
 const OPEN_MAX: usize = 30;
 /// Short, since a lease whose answer got lost must run out before anybody else gets the job.
-pub const LEASE_S: u64 = 4;
+const LEASE_S: u64 = 4;
 /// After this a caller takes it that no answer comes. More than a sender is kept waiting for a commit.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+/// How long a node that did not answer is left out.
+const SHUNNED: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long all of it may take.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -51,6 +53,8 @@ pub struct Load<'a> {
     source: Source,
     told: RefCell<Told>,
     turn: Cell<usize>,
+    /// Until when each node is left out, because it did not answer.
+    shunned: RefCell<Vec<Option<Instant>>>,
     /// The senders stop.
     ending: Cell<bool>,
     /// Every job has ended.
@@ -64,9 +68,10 @@ impl<'a> Load<'a> {
         let policy = json!({"max_attempts": 20});
         Load {
             nodes,
-            source: nodes[0].admin().source_with("stripe", policy).await,
+            source: nodes[0].admin().source_with("github", policy).await,
             told: RefCell::default(),
             turn: Cell::new(0),
+            shunned: RefCell::new(vec![None; nodes.len()]),
             ending: Cell::new(false),
             ended: Cell::new(false),
             deadline: Instant::now() + LIMIT,
@@ -120,14 +125,30 @@ impl<'a> Load<'a> {
         until("a sender is refused", || async { (self.refused() > before).then_some(()) }).await;
     }
 
+    /// Waits until a request got no answer once more.
+    pub async fn is_not_answered(&self) {
+        let before = self.told.borrow().unanswered;
+        let more = async || (self.told.borrow().unanswered > before).then_some(());
+        until("a request is not answered", more).await;
+    }
+
+    /// Waits until all leases are over that are given now.
+    pub async fn leases_run_out(&self) {
+        tokio::time::sleep(Duration::from_secs(LEASE_S)).await;
+    }
+
     fn in_time(&self, what: &str) {
         assert!(Instant::now() < self.deadline, "not within {LIMIT:?}: {what}");
     }
 
-    /// The next node, in turns.
-    fn node(&self) -> &Gateway {
-        self.turn.set(self.turn.get() + 1);
-        &self.nodes[self.turn.get() % self.nodes.len()]
+    /// The next node, in turns. One that did not answer is left out for a while, if there are others.
+    fn next_node(&self) -> usize {
+        let (count, shunned) = (self.nodes.len(), self.shunned.borrow());
+        let turns = (1..=count).map(|step| (self.turn.get() + step) % count);
+        let fit = |node: &usize| shunned[*node].is_none_or(|until| until < Instant::now());
+        let node = turns.clone().find(fit).or_else(|| turns.clone().next()).expect("a node");
+        self.turn.set(node);
+        node
     }
 
     async fn sends(&self, sender: usize) {
@@ -146,10 +167,9 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Its body is the same whenever it is sent.
+    /// Of a provider that signs no time, so that clocks may be wrong. Its body is the same whenever it is sent.
     fn event(&self, id: &str) -> Event {
-        let body = json!({"id": id, "type": "invoice.paid", "data": {"object": {"id": id}}});
-        self.source.event(id).with_body(body.to_string())
+        self.source.event(id)
     }
 
     /// Sends an event until it is answered; every copy must be told the same id.
@@ -157,8 +177,9 @@ impl<'a> Load<'a> {
         let event = self.event(id);
         let answer = loop {
             self.in_time("an event is answered");
-            let sent = self.node().try_send(&self.source, &event);
-            if let Some(answer) = self.heard(sent).await {
+            let node = self.next_node();
+            let sent = self.nodes[node].try_send(&self.source, &event);
+            if let Some(answer) = self.heard(node, sent).await {
                 break answer;
             }
         };
@@ -172,14 +193,21 @@ impl<'a> Load<'a> {
     }
 
     /// `None`: nobody knows; ask again.
-    async fn heard(&self, asked: impl Future<Output = Result<Answer, String>>) -> Option<Answer> {
+    async fn heard(
+        &self,
+        node: usize,
+        asked: impl Future<Output = Result<Answer, String>>,
+    ) -> Option<Answer> {
         match tokio::time::timeout(ANSWER_LIMIT, asked).await {
             Ok(Ok(answer)) if answer.status == 503 => {
                 assert_eq!(answer.header("retry-after"), "1", "a 503 says when");
                 self.told.borrow_mut().refused += 1;
             }
             Ok(Ok(answer)) => return Some(answer),
-            Ok(Err(_)) | Err(_) => self.told.borrow_mut().unanswered += 1,
+            Ok(Err(_)) | Err(_) => {
+                self.told.borrow_mut().unanswered += 1;
+                self.shunned.borrow_mut()[node] = Some(Instant::now() + SHUNNED);
+            }
         }
         tokio::time::sleep(PAUSE).await;
         None
@@ -189,9 +217,10 @@ impl<'a> Load<'a> {
     async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
         loop {
             self.in_time(path);
-            let api = self.node().admin();
+            let node = self.next_node();
+            let api = self.nodes[node].admin();
             let asked = api.try_call(method.clone(), path, HeaderMap::new(), body);
-            if let Some(answer) = self.heard(asked).await {
+            if let Some(answer) = self.heard(node, asked).await {
                 return answer;
             }
         }
@@ -202,9 +231,10 @@ impl<'a> Load<'a> {
             json!({"worker": format!("w{worker}"), "max": 4, "wait_s": 1, "lease_s": LEASE_S});
         while !self.ended.get() {
             self.in_time("L7: every job ends");
-            let (asked, api) = (Instant::now(), self.node().admin());
+            let (asked, node) = (Instant::now(), self.next_node());
+            let api = self.nodes[node].admin();
             let answer = api.try_call(Method::POST, "/jobs/lease", HeaderMap::new(), Some(&ask));
-            let Some(answer) = self.heard(answer).await else { continue };
+            let Some(answer) = self.heard(node, answer).await else { continue };
             let answer = answer.is(200).json();
             for job in answer["jobs"].as_array().expect("jobs") {
                 let lease = Run::new(job, asked);
