@@ -13,6 +13,7 @@ use super::newcomer::Newcomer;
 use super::powercut::Powercut;
 use super::schema_check::SchemaCheck;
 use super::sdk_check::SdkCheck;
+use super::simulate::Simulate;
 use super::storm::Storm;
 use super::test::run_tests_with;
 use crate::{links, own_sdks, tracked_files};
@@ -49,6 +50,7 @@ const STEPS: &[Step] = &[
     Step { name: "addresses", run: Addresses::short },
     Step { name: "our SDKs", run: own_sdks::test },
     Step { name: "dashboard", run: Browser::check },
+    Step { name: "simulation", run: Simulate::short },
     Step { name: "crashes", run: Crash::short },
     Step { name: "replay storm", run: Storm::short },
     Step { name: "power cuts", run: Powercut::short },

@@ -13,6 +13,7 @@ mod powercut;
 mod schema_check;
 mod sdk_check;
 mod sdk_kills;
+mod simulate;
 mod storm;
 mod test;
 
@@ -24,6 +25,7 @@ pub enum Command {
     Crash(crash::Crash),
     Powercut(powercut::Powercut),
     Storm(storm::Storm),
+    Simulate(simulate::Simulate),
     Fuzz(fuzz::Fuzz),
     Bench(bench::Bench),
     Browser(browser::Browser),
@@ -45,6 +47,7 @@ impl Command {
             Self::Crash(command) => command.run(),
             Self::Powercut(command) => command.run(),
             Self::Storm(command) => command.run(),
+            Self::Simulate(command) => command.run(),
             Self::Fuzz(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Browser(command) => command.run(),

@@ -1,0 +1,147 @@
+//! Everybody outside: senders, makers of jobs, workers, an operator. They know only the HTTP contract, and nobody tells them
+//! when the server dies.
+
+pub mod maker;
+pub mod operator;
+pub mod publisher;
+pub mod sender;
+pub mod worker;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, header};
+use serde_json::Value;
+use wakepost_crash::chance::Chance;
+use wakepost_crash::exchange::{Exchange, Said};
+use wakepost_crash::told::Told;
+
+use crate::record::Record;
+use crate::server::ADMIN_KEY;
+use crate::world::{Sleep, World};
+
+/// How often something is read while nobody answers, and the pauses in between.
+const READ_TRIES: u32 = 100;
+const READ_PAUSE: Duration = Duration::from_secs(1);
+
+/// What the clients do now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// They send and work, well or badly.
+    Load,
+    /// Faults have stopped: nothing new is made, and whoever works works well.
+    Calm,
+}
+
+/// What every client shares.
+#[derive(Clone)]
+pub struct Desk {
+    /// Where they live.
+    pub world: Rc<World>,
+    /// What they were told.
+    pub told: Rc<Told>,
+    /// What publishers and makers of jobs were told, and what receivers saw.
+    pub record: Rc<Record>,
+    phase: Rc<Cell<Phase>>,
+    /// Senders and their kind who have not gone home yet.
+    busy: Rc<Cell<usize>>,
+}
+
+impl Desk {
+    /// A desk in a world.
+    pub fn new(world: Rc<World>) -> Desk {
+        let phase = Rc::new(Cell::new(Phase::Load));
+        Desk { world, told: Rc::default(), record: Rc::default(), phase, busy: Rc::default() }
+    }
+
+    /// What the clients do now.
+    pub fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    /// Faults have stopped.
+    pub fn calm_down(&self) {
+        self.world.note(format_args!("faults stop"));
+        self.world.faults.switch(false);
+        self.phase.set(Phase::Calm);
+    }
+
+    /// A client that the check waits for.
+    pub fn spawn(&self, client: impl Future<Output = ()> + 'static) {
+        let busy = self.busy.clone();
+        busy.set(busy.get() + 1);
+        self.world.spawn(async move {
+            client.await;
+            busy.set(busy.get() - 1);
+        });
+    }
+
+    /// Whether somebody still has something to say.
+    pub fn is_busy(&self) -> bool {
+        self.busy.get() > 0
+    }
+
+    /// Sleeps.
+    pub fn sleep(&self, time: Duration) -> Sleep {
+        self.world.sleep(time)
+    }
+
+    /// Sleeps for any time between these, in milliseconds.
+    pub fn nap(&self, chance: &mut Chance, low: u64, high: u64) -> Sleep {
+        self.world.sleep(chance.millis(low, high))
+    }
+
+    /// Calls the API.
+    pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Exchange {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/api/v1{path}"))
+            .header(header::AUTHORIZATION, format!("Bearer {ADMIN_KEY}"))
+            .header(header::CONTENT_TYPE, "application/json");
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        self.world.exchange(request.body(body).expect("a request of plain parts")).await
+    }
+
+    /// `POST`
+    pub async fn post(&self, path: &str, body: &Value) -> Exchange {
+        self.call(Method::POST, path, Some(body)).await
+    }
+
+    /// Sends what a provider sends.
+    pub async fn send(&self, path: &str, headers: HeaderMap, body: Vec<u8>) -> Exchange {
+        let mut request = Request::post(path).body(Body::from(body)).expect("plain parts");
+        *request.headers_mut() = headers;
+        self.world.exchange(request).await
+    }
+
+    /// Reads something once faults have stopped; `None` if it is not there. The server may not be up again yet.
+    pub async fn read(&self, path: &str) -> Option<Value> {
+        for _ in 0..READ_TRIES {
+            match self.call(Method::GET, path, None).await.said {
+                Said::Yes(_, shown) => return Some(shown),
+                Said::No(..) => return None,
+                Said::Nothing => self.sleep(READ_PAUSE).await,
+            }
+        }
+        self.told.violation("start", format!("{path} cannot be read"));
+        None
+    }
+
+    /// Reads a whole list once faults have stopped.
+    pub async fn list(&self, path: &str) -> Vec<Value> {
+        let mut rows = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let join = if path.contains('?') { '&' } else { '?' };
+            let page = self.read(&format!("{path}{join}limit=500{cursor}")).await;
+            let page = page.unwrap_or_default();
+            rows.extend(page["data"].as_array().cloned().unwrap_or_default());
+            match page["next_cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return rows,
+            }
+        }
+    }
+}

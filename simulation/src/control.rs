@@ -1,0 +1,60 @@
+//! Promises broken on purpose, in the database and behind the server's back: the checker must notice.
+
+use clap::ValueEnum;
+
+/// A promise to break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Control {
+    /// Every dedup key is over as soon as it is taken
+    Dedup,
+    /// A job's fence goes back when its run ends, so that a stale token fits
+    Fencing,
+    /// A lease that ran out is never ended
+    Rescue,
+    /// Nothing waits for what was made before it under its order key
+    Order,
+    /// A job that is to run again is put off for ever
+    Wake,
+}
+
+impl Control {
+    /// How it is broken.
+    pub fn sql(self) -> &'static str {
+        match self {
+            Control::Dedup => {
+                "CREATE TRIGGER control_insert AFTER INSERT ON dedup_keys BEGIN
+                   UPDATE dedup_keys SET expires_at = 0 WHERE key = NEW.key;
+                 END;
+                 CREATE TRIGGER control_update AFTER UPDATE OF event_id ON dedup_keys BEGIN
+                   UPDATE dedup_keys SET expires_at = 0 WHERE key = NEW.key;
+                 END;"
+            }
+            Control::Fencing => {
+                "CREATE TRIGGER control_fence AFTER UPDATE OF state ON work WHEN OLD.state = 5 AND NEW.state <> 5
+                 BEGIN
+                   UPDATE work SET fence = 0 WHERE tenant = NEW.tenant AND id = NEW.id;
+                 END;
+                 CREATE TRIGGER control_attempt BEFORE INSERT ON attempts BEGIN
+                   DELETE FROM attempts WHERE work_id = NEW.work_id AND fence = NEW.fence;
+                 END;"
+            }
+            Control::Rescue => {
+                "CREATE TRIGGER control_rescue BEFORE INSERT ON attempts WHEN NEW.error = 'the lease ran out' BEGIN
+                   SELECT RAISE(ABORT, 'control');
+                 END;"
+            }
+            Control::Order => {
+                "DROP INDEX work_head;
+                 CREATE TRIGGER control_order AFTER INSERT ON work WHEN NEW.behind = 1 BEGIN
+                   UPDATE work SET behind = 0 WHERE tenant = NEW.tenant AND id = NEW.id;
+                 END;"
+            }
+            Control::Wake => {
+                "CREATE TRIGGER control_wake AFTER UPDATE OF state ON work WHEN OLD.state = 5 AND NEW.state <> 5
+                 BEGIN
+                   UPDATE work SET run_at = run_at + 31536000000 WHERE tenant = NEW.tenant AND id = NEW.id;
+                 END;"
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Many seeds: each in a process of its own, since what a process has done before must not matter.
+
+use std::process::{Command, ExitCode, Output};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+
+use crate::options::Common;
+
+/// What a process says in its last line when nothing was wrong.
+pub const OUTCOME: &str = "outcome ";
+/// How often progress is told.
+const PROGRESS: Duration = Duration::from_secs(10);
+/// After so many bad seeds the others are not run.
+const FAILED_MAX: usize = 10;
+
+/// Sums over all seeds.
+#[derive(Default)]
+struct Sums {
+    seeds: u64,
+    counts: [u64; 7],
+    /// Seeds that went wrong, and what was said of them.
+    failed: Vec<(u64, String)>,
+}
+
+/// Runs seeds on all cores.
+pub fn run(from: u64, seeds: u64, twice: bool, common: Common) -> anyhow::Result<ExitCode> {
+    let (next, sums) = (AtomicU64::new(from), Mutex::new(Sums::default()));
+    let (began, shown) = (Instant::now(), Mutex::new(Instant::now()));
+    let threads = std::thread::available_parallelism()?.get();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let is_over = lock(&sums).failed.len() >= FAILED_MAX;
+                    if seed >= from + seeds || is_over {
+                        return;
+                    }
+                    let ran = one(seed, twice, common);
+                    let mut sums = lock(&sums);
+                    sums.add(seed, ran);
+                    let mut shown = lock(&shown);
+                    if shown.elapsed() >= PROGRESS {
+                        *shown = Instant::now();
+                        println!("{}/{seeds} seeds: {sums}", sums.seeds);
+                    }
+                }
+            });
+        }
+    });
+    let mut sums = sums.into_inner().expect("no thread panics while holding it");
+    println!("{} seeds in {:.0} s: {sums}", sums.seeds, began.elapsed().as_secs_f64());
+    sums.failed.sort();
+    for (seed, what) in &sums.failed {
+        println!("seed {seed}:\n{what}");
+    }
+    if let Some((seed, _)) = sums.failed.first() {
+        println!("again: cargo xtask simulate --seed {seed} --trace");
+    }
+    // A control must be noticed by some seed at least.
+    let good = sums.failed.is_empty() == common.control.is_none();
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().expect("no thread panics while holding it")
+}
+
+/// Runs a seed; answers its last line, or what was wrong.
+fn one(seed: u64, twice: bool, common: Common) -> Result<String, String> {
+    let first = process(seed, common)?;
+    if twice {
+        let second = process(seed, common)?;
+        if first != second {
+            return Err(format!("the same seed went two ways:\n{first}\n{second}"));
+        }
+    }
+    Ok(first)
+}
+
+fn process(seed: u64, common: Common) -> Result<String, String> {
+    let output = command(seed, common).and_then(|mut command| Ok(command.output()?));
+    let Output { status, stdout, stderr } = output.map_err(|error| error.to_string())?;
+    let (said, log) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    let last = said.lines().last().and_then(|line| line.strip_prefix(OUTCOME));
+    match last {
+        Some(outcome) if status.success() => Ok(outcome.to_owned()),
+        _ => Err(format!("{said}{log}{status}")),
+    }
+}
+
+fn command(seed: u64, common: Common) -> anyhow::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["one", "--seed", &seed.to_string()]);
+    if let Some(control) = common.control.and_then(|control| control.to_possible_value()) {
+        command.args(["--control", control.get_name()]);
+    }
+    Ok(command)
+}
+
+impl Sums {
+    fn add(&mut self, seed: u64, ran: Result<String, String>) {
+        self.seeds += 1;
+        match ran {
+            Ok(outcome) => {
+                let numbers = outcome.split(' ').skip(1).map(|word| word.parse().unwrap_or(0));
+                self.counts.iter_mut().zip(numbers).for_each(|(sum, more): (_, u64)| *sum += more);
+            }
+            Err(what) => self.failed.push((seed, what)),
+        }
+    }
+}
+
+impl std::fmt::Display for Sums {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [events, jobs, leases, requests, crashes, faults, seconds] = self.counts;
+        let (hours, failed) = (seconds / 3600, self.failed.len());
+        write!(
+            f,
+            "events {events}, jobs {jobs}, leases {leases}, requests to receivers {requests}, crashes {crashes}, other \
+             faults {faults}, simulated hours {hours}, bad seeds {failed}"
+        )
+    }
+}

@@ -1,0 +1,76 @@
+//! Simulated time: it goes on only when nobody has anything to do, and over all lives of the server.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wakepost_domain::Timestamp;
+use wakepost_domain::ports::Clock;
+
+/// When every simulation begins.
+const BEGINNING_MS: i64 = 1_790_000_000_000;
+
+/// How long the simulation has lasted, and by how much the server's clock is off. Each life of the server has a runtime
+/// of its own, and with it a paused clock that begins anew.
+#[derive(Debug, Default)]
+pub struct Time(Mutex<Inner>);
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Inner {
+    /// What had passed when this life began.
+    before: Duration,
+    /// When it began; none between two lives.
+    began: Option<Instant>,
+    stepped_ms: i64,
+    steps: u32,
+}
+
+impl Time {
+    /// A life begins; within its runtime.
+    pub fn begin(&self) {
+        self.lock().began = Some(Instant::now());
+    }
+
+    /// It ends; within its runtime.
+    pub fn end(&self) {
+        let passed = self.passed();
+        let mut inner = self.lock();
+        (inner.before, inner.began) = (passed, None);
+    }
+
+    /// How long the simulation has lasted.
+    pub fn passed(&self) -> Duration {
+        let inner = *self.lock();
+        inner.before + inner.began.map_or(Duration::ZERO, |began| began.elapsed())
+    }
+
+    /// The moment of this life at which so much will have passed.
+    pub fn moment(&self, passed: Duration) -> Instant {
+        let inner = *self.lock();
+        let began = inner.began.unwrap_or_else(Instant::now);
+        began + passed.saturating_sub(inner.before)
+    }
+
+    /// Somebody sets the server's clock.
+    pub fn step(&self, by_ms: i64) {
+        let mut inner = self.lock();
+        (inner.stepped_ms, inner.steps) = (inner.stepped_ms + by_ms, inner.steps + 1);
+    }
+
+    /// How often somebody did.
+    pub fn steps(&self) -> u32 {
+        self.lock().steps
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.0.lock().expect("nobody panics while holding it")
+    }
+}
+
+/// The server's clock.
+impl Clock for Time {
+    fn now(&self) -> Timestamp {
+        let passed = i64::try_from(self.passed().as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_millis(BEGINNING_MS + passed + self.lock().stepped_ms)
+    }
+}
