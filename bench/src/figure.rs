@@ -181,7 +181,7 @@ impl Figure {
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [name, on, median, spread, must, aim, verdict] = self.cells();
-        write!(f, "{name:<56} {on:<16}{median:>12}  ({spread})")?;
+        write!(f, "{name:<62} {on:<26}{median:>12}  ({spread})")?;
         if !must.is_empty() {
             let aim = if aim.is_empty() { aim } else { format!(", aim {aim}") };
             write!(f, "  must {must}{aim}: {}", verdict.replace('*', ""))?;

@@ -18,6 +18,7 @@ use super::worker::create;
 use crate::bench::Bench;
 use crate::curve::Curve;
 use crate::figure::{Target, Unit, thousands};
+use crate::load::Load;
 use crate::load::closed::closed;
 use crate::plot::Plot;
 use crate::seed::{self, Rows, Seed, Tenants};
@@ -34,7 +35,7 @@ const ROUNDS_MAX: u32 = 3;
 const GROWING: [&str; 4] = ["inbox", "inbox by status", "event", "jobs"];
 const BATCH: usize = 100;
 const JOBS: usize = 20_000;
-/// Drained first, uncounted, by a server that was just started.
+/// Drained first, uncounted.
 const WARM_UP: usize = 2_000;
 const EVENT_TYPE: &str = "bench.grown";
 const CONNECTIONS: usize = 64;
@@ -183,10 +184,14 @@ async fn compared(
 ) -> anyhow::Result<()> {
     let receiver = Receiver::start().await?;
     for arm in arms {
+        // Once uncounted: connections, plans and caches of a server that was just started.
         match what {
             Compared::Claims => drop(claims(arm, WARM_UP).await?),
-            Compared::Ingest => {}
-            Compared::Deliveries => subscribe(arm, &receiver, EVENT_TYPE, 1).await?,
+            Compared::Ingest => drop(closed(next(bench, arm)?).await?),
+            Compared::Deliveries => {
+                subscribe(arm, &receiver, EVENT_TYPE, 1).await?;
+                deliver(bench, arm, &receiver, EVENT_TYPE, 1).await?;
+            }
         }
     }
     let seen = so_many_rounds(bench, rounds(bench), async |round| {
@@ -196,10 +201,7 @@ async fn compared(
             let before = Spent::beside(bench, Some(arm), receiver.child.pid);
             let rate = match what {
                 Compared::Claims => claims(arm, bench.options.count(JOBS)).await?,
-                Compared::Ingest => {
-                    let load = load(bench, arm.events()?, ACCEPTED, CONNECTIONS);
-                    window(bench, arm, closed(load)).await?.rate
-                }
+                Compared::Ingest => window(bench, arm, closed(next(bench, arm)?)).await?.rate,
                 Compared::Deliveries => deliver(bench, arm, &receiver, EVENT_TYPE, 1).await?.rate(),
             };
             let others = Spent::beside(bench, Some(arm), receiver.child.pid).others(bench, before);
@@ -225,6 +227,10 @@ async fn compared(
         Compared::Deliveries => curves.deliveries.at(size, ratios),
     }
     Ok(())
+}
+
+fn next(bench: &Bench, gateway: &Gateway) -> anyhow::Result<Load> {
+    Ok(load(bench, gateway.events()?, ACCEPTED, CONNECTIONS))
 }
 
 /// Jobs a second, leased and finished while others wait: as many as are finished were made before.
