@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
+use tokio::process::Command;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, NoTls};
 
@@ -105,6 +106,41 @@ impl Storage {
         let row = client.query_one(query, &[]).await;
         connection.abort();
         row.unwrap_or_else(|error| panic!("{query}: {error}")).get(0)
+    }
+
+    /// The texts a query answers.
+    pub(crate) async fn texts(&self, data_dir: &Path, query: &str) -> Vec<String> {
+        let Some(url) = self.url() else {
+            let connection = Connection::open(data_dir.join(SQLITE_FILE)).expect("the database");
+            let mut query = connection.prepare(query).expect("a query");
+            let rows = query.query_map([], |row| row.get(0)).expect("the rows");
+            return rows.map(|row| row.expect("a text")).collect();
+        };
+        let (client, connection) = connect(url).await;
+        let rows = client.query(query, &[]).await;
+        connection.abort();
+        let rows = rows.unwrap_or_else(|error| panic!("{query}: {error}"));
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// Writes all of it into one file: SQLite's, without a log, or statements that any PostgreSQL since 15 takes.
+    pub(crate) async fn copy(&self, data_dir: &Path, to: &Path) {
+        let path = to.to_str().expect("a plain path");
+        let Some(url) = self.url() else {
+            return self.execute(data_dir, &format!("VACUUM INTO '{path}'")).await;
+        };
+        let dumped = Command::new("pg_dump")
+            .args(["--no-owner", "--inserts", "--rows-per-insert=100", "--dbname", url])
+            .output()
+            .await
+            .expect("pg_dump starts");
+        assert!(dumped.status.success(), "{}", String::from_utf8_lossy(&dumped.stderr));
+        let dump = String::from_utf8(dumped.stdout).expect("text");
+        // What only psql understands, or only its own version.
+        let own =
+            |line: &&str| !line.starts_with('\\') && !line.starts_with("SET transaction_timeout");
+        let plain: Vec<&str> = dump.lines().filter(own).collect();
+        std::fs::write(to, plain.join("\n")).expect("a file");
     }
 
     /// All that is stored: the bytes of SQLite's files, or every row of PostgreSQL's tables as text, in

@@ -203,6 +203,16 @@ impl Gateway {
         self.cluster.storage.count(&self.data_dir, query).await
     }
 
+    /// Writes all of its database into one file, from which it can be made again.
+    pub async fn copy_database(&self, to: &Path) {
+        self.cluster.storage.copy(&self.data_dir, to).await;
+    }
+
+    /// The texts a query answers.
+    pub async fn texts(&self, query: &str) -> Vec<String> {
+        self.cluster.storage.texts(&self.data_dir, query).await
+    }
+
     /// Everything that is stored, as bytes: the files, or every row as text.
     pub async fn stored(&self) -> Vec<u8> {
         self.cluster.storage.contents(&self.data_dir).await

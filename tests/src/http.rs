@@ -78,6 +78,21 @@ impl Answer {
         json[field].as_str().unwrap_or_else(|| panic!("{field} is not a text in {json}")).to_owned()
     }
 
+    /// The events that an answer to a provider speaks of, whatever its words are.
+    #[track_caller]
+    pub fn event_ids(&self) -> Vec<String> {
+        let named = self.header("wakepost-event-id");
+        if !named.is_empty() {
+            return named.split(", ").map(str::to_owned).collect();
+        }
+        let said = self.json();
+        let one = |value: &Value| value["event_id"].as_str().expect("an id").to_owned();
+        match said["events"].as_array() {
+            Some(events) => events.iter().map(one).collect(),
+            None => vec![one(&said)],
+        }
+    }
+
     /// A header, or nothing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()

@@ -112,6 +112,26 @@ impl Prepared {
         wakepost(self.cluster.storage.directory(), &environment, args).await
     }
 
+    /// The data directory of the process it starts with.
+    pub fn data_dir(&self) -> PathBuf {
+        self.cluster.data_dir(0)
+    }
+
+    /// Runs statements on its database.
+    pub async fn execute(&self, statements: &str) {
+        self.cluster.storage.execute(&self.data_dir(), statements).await;
+    }
+
+    /// The texts a query answers.
+    pub async fn texts(&self, query: &str) -> Vec<String> {
+        self.cluster.storage.texts(&self.data_dir(), query).await
+    }
+
+    /// Everything that is stored, as bytes: the files, or every row as text.
+    pub async fn stored(&self) -> Vec<u8> {
+        self.cluster.storage.contents(&self.data_dir()).await
+    }
+
     /// Starts it.
     pub async fn start(self) -> Gateway {
         Gateway::launch(self.cluster, &self.failpoints).await

@@ -1,7 +1,9 @@
 //! Providers, as they send: really signed.
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use http::{HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
 use wakepost_domain::Timestamp;
 use wakepost_domain::ports::Entropy;
@@ -112,6 +114,27 @@ impl Source {
         }
     }
 
+    /// A source that was made long ago, from what [`Source::told`] said of it then.
+    pub fn known(told: &Value) -> Source {
+        let text = |name: &str| told[name].as_str().expect("a text").to_owned();
+        let made = told["made"].clone();
+        let provider = made["provider"].as_str().expect("a provider");
+        Source {
+            id: made["id"].as_str().expect("an id").to_owned(),
+            provider: registry::find(provider).expect("a provider of this build"),
+            secret: text("secret"),
+            verifies: text("verifies"),
+            settings: told["settings"].as_object().expect("settings").clone(),
+            made,
+        }
+    }
+
+    /// All that its sender knows.
+    pub fn told(&self) -> Value {
+        json!({"made": self.made, "secret": self.secret, "verifies": self.verifies,
+            "settings": self.settings})
+    }
+
     /// What requests are signed with.
     pub fn secret(&self) -> &str {
         &self.secret
@@ -217,6 +240,13 @@ impl Source {
         request.url = format!("/in/{}", self.id);
     }
 
+    /// A request that was sent before, as its vendor sends it again: the same words, signed now.
+    pub fn sign_again(&self, request: &SignedRequest, id: &str) -> SignedRequest {
+        let mut request = SignedRequest { url: self.address(), ..request.clone() };
+        self.add_signature(&mut request, id, now());
+        request
+    }
+
     /// The request that says it, signed now.
     pub fn sign(&self, event: &Event) -> SignedRequest {
         self.sign_at(event, now())
@@ -230,5 +260,31 @@ impl Source {
         }
         self.add_signature(&mut request, &event.id, at);
         request
+    }
+}
+
+/// A request as JSON can hold it.
+pub fn told_request(request: &SignedRequest) -> Value {
+    let headers: BTreeMap<&str, &str> = request
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.to_str().expect("a plain header")))
+        .collect();
+    json!({"method": request.method.as_str(), "headers": headers,
+        "body": String::from_utf8(request.body.clone()).expect("text")})
+}
+
+/// The request that [`told_request`] told of.
+pub fn known_request(told: &Value) -> SignedRequest {
+    let headers = told["headers"].as_object().expect("headers").iter().map(|(name, value)| {
+        let value = value.as_str().expect("a header");
+        let name = HeaderName::try_from(name.as_str()).expect("a name");
+        (name, HeaderValue::from_str(value).expect("a value"))
+    });
+    SignedRequest {
+        method: Method::try_from(told["method"].as_str().expect("a method")).expect("a method"),
+        url: String::new(),
+        headers: headers.collect(),
+        body: told["body"].as_str().expect("a body").as_bytes().to_vec(),
     }
 }

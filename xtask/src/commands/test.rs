@@ -11,10 +11,10 @@ use crate::database::Database;
 use crate::own_sdks;
 
 /// Names the server the tests make their databases on (a superuser's address).
-const DATABASE_URL: &str = "WAKEPOST_TEST_DATABASE_URL";
+pub const DATABASE_URL: &str = "WAKEPOST_TEST_DATABASE_URL";
 
 /// Names the directory of the programs `wakepost` and `webhookctl` to be tested.
-const BIN_DIR: &str = "WAKEPOST_TEST_BIN_DIR";
+pub const BIN_DIR: &str = "WAKEPOST_TEST_BIN_DIR";
 
 /// Run the tests.
 ///
