@@ -6,6 +6,7 @@ mod browser;
 mod ci;
 mod crash;
 mod deploy_check;
+mod fixture;
 mod fuzz;
 mod newcomer;
 mod postgres;
@@ -35,6 +36,7 @@ pub enum Command {
     SdkKills(sdk_kills::SdkKills),
     DeployCheck(deploy_check::DeployCheck),
     Newcomer(newcomer::Newcomer),
+    Fixture(fixture::Fixture),
     Postgres(postgres::Postgres),
 }
 
@@ -57,6 +59,7 @@ impl Command {
             Self::SdkKills(command) => command.run(),
             Self::DeployCheck(command) => command.run(),
             Self::Newcomer(command) => command.run(),
+            Self::Fixture(command) => command.run(),
             Self::Postgres(command) => command.run(),
         }
     }
