@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use wakepost_tests::{Answer, Event, Gateway, Source, until};
+use wakepost_tests::{Answer, Event, Gateway, Lease, Source, until};
 
 const SENDERS: usize = 4;
 const WORKERS: usize = 3;
@@ -22,6 +22,8 @@ const OPEN_MAX: usize = 30;
 const LEASE_S: u64 = 4;
 /// After this a caller takes it that no answer comes. More than a sender is kept waiting for a commit.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+/// How many jobs somebody vanishes with.
+const GHOSTS: usize = 4;
 /// How long a node that did not answer is left out.
 const SHUNNED: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -130,6 +132,22 @@ impl<'a> Load<'a> {
         let before = self.told.borrow().unanswered;
         let more = async || (self.told.borrow().unanswered > before).then_some(());
         until("a request is not answered", more).await;
+    }
+
+    /// A worker that vanishes with some jobs it got from a node, in half of them after it began to act.
+    pub async fn leaves_some(&self, node: usize) -> Vec<Lease> {
+        let ghost = self.nodes[node].worker("ghost");
+        let ask = json!({"max": 2, "wait_s": 1, "lease_s": LEASE_S});
+        let mut left = Vec::new();
+        while left.len() < GHOSTS {
+            left.extend(ghost.lease_many(ask.clone()).await);
+        }
+        for lease in left.iter().step_by(2) {
+            lease.begin(EFFECT).await.is(200);
+        }
+        let given = left.iter().map(|lease| (lease.id().to_owned(), lease.fence()));
+        self.told.borrow_mut().leases.extend(given);
+        left
     }
 
     /// Waits until all leases are over that are given now.

@@ -23,11 +23,18 @@ async fn the_others_do_its_work_once_and_it_goes_on_as_one_of_them_on_postgres()
     let load = Load::new(&nodes).await;
     load.through(async {
         for _ in 0..2 {
+            let ghosts = load.leaves_some(0).await;
             nodes[0].pause().await;
             load.is_not_answered().await;
             load.goes_on("while one is paused").await;
             load.leases_run_out().await;
             nodes[0].resume();
+            for ghost in ghosts {
+                ghost.heartbeat().await.refuses(409, "lease_lost");
+                ghost.begin("other").await.refuses(409, "lease_lost");
+                ghost.commit("charge", json!(1)).await.refuses(409, "lease_lost");
+                ghost.complete(json!(2)).await.refuses(409, "lease_lost");
+            }
             load.goes_on("when it is back").await;
         }
     })
