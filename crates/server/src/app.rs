@@ -29,6 +29,7 @@ use crate::directory::{Directory, MANY_NODES_TTL};
 use crate::doors::{self, Door};
 use crate::edge::{self, Faults, Rejections};
 use crate::executors::Places;
+use crate::fresh::Fresh;
 use crate::listener::{self, tls::Tls};
 use crate::mcp;
 use crate::outbound::{ClientSettings, GuardedClient, HttpClient, Mailer, SystemResolver};
@@ -209,6 +210,7 @@ pub async fn connect(
         ledger,
         client,
         mailer,
+        fresh: Fresh::default(),
         streams: Arc::new(Semaphore::new(limits::STREAMS_MAX)),
         stats: KeptStats::default(),
         key_set: KeptKeySet::default(),

@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::directory::Directory;
 use crate::edge::{Faults, Rejections};
 use crate::executors::Places;
+use crate::fresh::Fresh;
 use crate::outbound::{HttpClient, Mailer};
 use crate::queue::Queue;
 use crate::rates::{Rates, Strangers};
@@ -85,6 +86,8 @@ pub struct Context {
     pub places: Arc<Places>,
     /// What a stop waits for.
     pub tasks: TaskTracker,
+    /// What events say that were just published.
+    pub fresh: Fresh,
     /// Places for those who listen to the inbox.
     pub streams: Arc<Semaphore>,
     /// The other nodes.

@@ -13,12 +13,14 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 use wakepost_domain::publication::{Head, linked};
 use wakepost_domain::webhook::{Auth, INLINE_BYTES_MAX, Webhook};
-use wakepost_domain::{EventId, Timestamp};
+use wakepost_domain::{EventId, TenantId, Timestamp};
 use wakepost_store::moves::Claimed;
+use wakepost_store::vault::{Sealed, Slot};
 
 use crate::chains;
 use crate::context::Context;
 use crate::outbound::{Delivery, Identity, Timings, Tried};
+use crate::view::Content;
 
 /// What is sent for a claimed delivery. Every try of it has the same id and body.
 pub fn compose(
@@ -33,6 +35,18 @@ pub fn compose(
         true => link(context, claimed, &body)?,
     };
     to(webhook, event.to_string(), chains::traceparent(claimed), body, context.now())
+}
+
+/// What an event says, byte for byte as it was published, from its record.
+pub async fn said(
+    context: &Context,
+    tenant: TenantId,
+    event: EventId,
+    record: &Sealed,
+) -> wakepost_store::Result<Bytes> {
+    let key = context.vault.key(tenant).await?;
+    let plain = key.open(Slot::Content(event), record)?;
+    Ok(Content::decode(&plain)?.body.into())
 }
 
 /// Something for a webhook, signed with what it has at that moment.

@@ -21,6 +21,7 @@ mod doors;
 pub mod edge;
 pub mod exchange;
 pub mod executors;
+pub mod fresh;
 pub mod listener;
 pub mod mcp;
 pub mod outbound;

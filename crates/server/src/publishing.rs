@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
+use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -170,15 +171,17 @@ pub async fn publish(
 ) -> Result<Vec<Published>> {
     let webhooks = context.directory.webhooks(tenant.id).await?;
     let count = batch.items.len();
-    let mut events = Vec::with_capacity(count);
+    let (mut events, mut said) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for (index, item) in batch.items.iter().enumerate() {
         let id = batch.id.unwrap_or_else(|| EventId(context.new_id()));
-        events.push(new_event(context, tenant, &webhooks, &batch, index, item, id).await?);
+        let (new, body) = new_event(context, tenant, &webhooks, &batch, index, item, id).await?;
+        events.push(new);
+        said.push(body);
     }
     let made: Vec<(EventId, usize)> =
         events.iter().map(|new| (new.event.id, new.deliveries.len())).collect();
     // A publisher that hangs up must not keep the queue from hearing of the commit.
-    let commit = ToTheEnd::of(commit(context.clone(), events));
+    let commit = ToTheEnd::of(commit(context.clone(), events, said));
     let accepted = match Box::pin(tokio::time::timeout(COMMIT_PATIENCE, commit)).await {
         Ok(accepted) => accepted?,
         Err(_) => return Err(StoreError::Unavailable("no commit in time".to_owned())),
@@ -197,15 +200,26 @@ pub async fn publish(
     Ok(published)
 }
 
-/// Commits, and tells the queue.
-async fn commit(context: Arc<Context>, events: Vec<NewEvent>) -> Result<Vec<Accepted>> {
+/// Commits, and tells the queue. `said`: the body of each.
+async fn commit(
+    context: Arc<Context>,
+    events: Vec<NewEvent>,
+    said: Vec<Bytes>,
+) -> Result<Vec<Accepted>> {
+    let ids: Vec<EventId> = events.iter().map(|new| new.event.id).collect();
     let lanes: Vec<Vec<LaneId>> = events
         .iter()
         .map(|new| new.deliveries.iter().map(|delivery| delivery.lane).collect())
         .collect();
+    let due: Vec<usize> = events.iter().map(due_now).collect();
     let began = Instant::now();
     let accepted = context.ledger.publish(events).await;
     context.metrics.stored("publish", began.elapsed());
+    for (index, body) in said.into_iter().enumerate() {
+        if accepted.as_ref().is_ok_and(|accepted| accepted[index].is_new()) {
+            context.fresh.keep(ids[index], body, due[index]);
+        }
+    }
     let mut ready: HashMap<LaneId, usize> = HashMap::new();
     for (index, lanes) in lanes.into_iter().enumerate() {
         let stored = match &accepted {
@@ -225,6 +239,13 @@ async fn commit(context: Arc<Context>, events: Vec<NewEvent>) -> Result<Vec<Acce
     accepted
 }
 
+/// How many deliveries of an event leave as soon as there is room.
+fn due_now(new: &NewEvent) -> usize {
+    let due = |delivery: &&NewDelivery| delivery.run_at.is_none() && delivery.order.is_none();
+    new.deliveries.iter().filter(due).count()
+}
+
+/// An event as it is stored, and what its receivers are sent.
 async fn new_event(
     context: &Context,
     tenant: &Tenant,
@@ -233,7 +254,7 @@ async fn new_event(
     index: usize,
     item: &Publication,
     id: EventId,
-) -> Result<NewEvent> {
+) -> Result<(NewEvent, Bytes)> {
     let now = id.0.time();
     let head = Head {
         id,
@@ -283,7 +304,7 @@ async fn new_event(
         detail: None,
     };
     let wanted = webhooks.iter().filter(|webhook| webhook.wants(&item.event_type));
-    Ok(NewEvent {
+    let new = NewEvent {
         deliveries: wanted.map(|webhook| delivery(tenant, webhook, batch, item, id)).collect(),
         event,
         dedup,
@@ -293,7 +314,8 @@ async fn new_event(
         receipt,
         retry: None,
         our_fault: None,
-    })
+    };
+    Ok((new, body.into()))
 }
 
 fn delivery(

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use axum::response::Response;
+use bytes::Bytes;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,7 +17,6 @@ use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, Timestamp, limits};
 use wakepost_store::StoreError;
 use wakepost_store::moves::{Claimed, Evidence, Heartbeat};
-use wakepost_store::vault::Slot;
 
 use super::call::{At, Call};
 use super::describe::{self, Conflicting, Keyed, Missing};
@@ -32,7 +32,6 @@ use crate::executors;
 use crate::queue::Ask;
 use crate::schema;
 use crate::telemetry::story;
-use crate::view::Content;
 use crate::webhooks;
 use crate::workers::settle::{End, settle};
 
@@ -116,19 +115,28 @@ pub async fn lease(At(id): At<String>, call: Call) -> Result<Response, ApiError>
     let claimed = call.context.queue.lease(&ask, &call.context.stop).await?;
     call.context.metrics.started(claimed.iter().map(|item| &item.0));
     story::leased(&call.context, claimed.iter().map(|item| &item.0)).await;
-    let bodies = executors::bodies(&call.context, &claimed).await;
-    let key = call.context.vault.key(tenant.id).await?;
+    let bodies = match executors::bodies(&call.context, &claimed).await {
+        Ok(bodies) => bodies,
+        Err(error) => {
+            for (item, ..) in &claimed {
+                end_run(&call.context, item.ticket, Ending::HandedBack, None).await;
+            }
+            return Err(error.into());
+        }
+    };
     let mut leased = Vec::with_capacity(claimed.len());
     for (item, ..) in &claimed {
-        let opened = item.event.and_then(|event| {
-            let plain = key.open(Slot::Content(event), bodies.get(&event)?).ok()?;
-            Some((event, Content::decode(&plain).ok()?.body))
-        });
-        match opened {
+        let body = item.event.and_then(|event| Some((event, bodies.get(&event)?.clone())));
+        match body {
             Some((event, body)) => {
                 leased.push(handed_out(&call.context, &webhook, item, event, body)?);
             }
-            None => give_up(&call.context, item.ticket).await,
+            // Nobody can have it.
+            None => {
+                let ending = Ending::Failed { retryable: false, retry_after: None };
+                let error = "the event is not kept any more, or cannot be read".to_owned();
+                end_run(&call.context, item.ticket, ending, Some(error)).await;
+            }
         }
     }
     Ok(once::json(StatusCode::OK, &LeasedDeliveries { deliveries: leased }))
@@ -149,11 +157,10 @@ fn handed_out(
     webhook: &Webhook,
     item: &Claimed,
     event: EventId,
-    body: Vec<u8>,
+    body: Bytes,
 ) -> Result<LeasedDelivery, ApiError> {
     let unfit = |error: String| ApiError::from(StoreError::Corrupt(error));
-    let delivery =
-        deliveries::compose(context, item, webhook, event, body.into()).map_err(unfit)?;
+    let delivery = deliveries::compose(context, item, webhook, event, body).map_err(unfit)?;
     let headers = delivery.signed_headers(context.now()).map_err(unfit)?;
     let headers: serde_json::Map<String, Value> = headers
         .iter()
@@ -170,10 +177,7 @@ fn handed_out(
     })
 }
 
-/// Nobody can have it: its event is not kept any more, or cannot be read.
-async fn give_up(context: &Context, ticket: Ticket) {
-    let ending = Ending::Failed { retryable: false, retry_after: None };
-    let error = Some("the event is not kept any more".to_owned());
+async fn end_run(context: &Context, ticket: Ticket, ending: Ending, error: Option<String>) {
     let evidence = Evidence::default();
     let end = End { ticket, ending, error, evidence, follow_up: None, expanded: None };
     settle(context, vec![end]).await;

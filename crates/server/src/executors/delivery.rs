@@ -6,8 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use wakepost_domain::transition::Ending;
 use wakepost_domain::webhook::Webhook;
-use wakepost_domain::{EventId, Timestamp, WebhookId};
-use wakepost_store::vault::{Sealed, Slot};
+use wakepost_domain::{Timestamp, WebhookId};
 use wakepost_store::{Result, StoreError, failpoint};
 
 use super::Finished;
@@ -23,7 +22,7 @@ use crate::webhooks;
 const MARGIN: Duration = Duration::from_secs(20);
 
 /// Sends one delivery. `body`: what its event says, if that was read already.
-pub async fn run(context: &Arc<Context>, item: &Pushed, body: Option<Sealed>) -> Finished {
+pub async fn run(context: &Arc<Context>, item: &Pushed, body: Option<Bytes>) -> Finished {
     let webhook = match webhook(context, item).await {
         Ok(Some(webhook)) => webhook,
         Ok(None) => return Finished::Declined { reason: "the webhook was deleted".to_owned() },
@@ -65,14 +64,20 @@ async fn send(
     context: &Arc<Context>,
     item: &Pushed,
     webhook: &Arc<Webhook>,
-    body: Option<Sealed>,
+    body: Option<Bytes>,
 ) -> Result<Finished> {
     let (claimed, ..) = item;
     let Some(event) = claimed.event else {
         return Ok(Finished::failed("it has no event", false));
     };
-    let Some(body) = body_of(context, item, event, body).await? else {
-        return Ok(Finished::failed("the event is not kept any more", false));
+    let body = match body {
+        Some(body) => body,
+        None => match context.store.contents(vec![event]).await?.pop() {
+            Some((_, record)) => {
+                deliveries::said(context, claimed.ticket.tenant, event, &record).await?
+            }
+            None => return Ok(Finished::failed("the event is not kept any more", false)),
+        },
     };
     let delivery = match deliveries::compose(context, claimed, webhook, event, body) {
         Ok(delivery) => delivery,
@@ -104,23 +109,6 @@ fn outcome(tried: &Tried) -> &'static str {
         (None, Some(5)) => "5xx",
         (None, _) => "unknown",
     }
-}
-
-/// What the event says, byte for byte as it was published.
-async fn body_of(
-    context: &Context,
-    item: &Pushed,
-    event: EventId,
-    read: Option<Sealed>,
-) -> Result<Option<Bytes>> {
-    let record = match read {
-        Some(record) => Some(record),
-        None => context.store.contents(vec![event]).await?.pop().map(|(_, record)| record),
-    };
-    let Some(record) = record else { return Ok(None) };
-    let key = context.vault.key(item.0.ticket.tenant).await?;
-    let plain = key.open(Slot::Content(event), &record)?;
-    Ok(Some(crate::view::Content::decode(&plain)?.body.into()))
 }
 
 /// Tells the circuit of a run, and answers whether it was a probe. What it cannot be told changes nothing about the

@@ -43,13 +43,18 @@ pub async fn keep(context: &Context, item: &Pushed, timeout: Duration) -> Stop {
     };
     tokio::pin!(stopping);
     loop {
+        // One timer for all three: most runs are over before the first of them.
         tokio::select! {
-            () = tokio::time::sleep(period) => {}
-            () = tokio::time::sleep_until(end) => return Stop::TimedOut,
-            () = tokio::time::sleep_until(lost) => return Stop::Lost,
+            () = tokio::time::sleep_until(lost.min(end).min(Instant::now() + period)) => {}
             () = &mut stopping => return Stop::NodeStops,
         }
         let asked = Instant::now();
+        if asked >= lost {
+            return Stop::Lost;
+        }
+        if asked >= end {
+            return Stop::TimedOut;
+        }
         let beat = Heartbeat { ticket: claimed.ticket, extend: policy.lease, cost: None };
         let beating = context.store.heartbeat(vec![beat]);
         let Ok(mut answers) = tokio::time::timeout_at(lost, beating).await else {

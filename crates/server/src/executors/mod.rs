@@ -15,10 +15,11 @@ pub mod preflight;
 mod reply;
 mod signing;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::Instrument;
 use wakepost_domain::EventId;
@@ -27,10 +28,11 @@ use wakepost_domain::lease::Ticket;
 use wakepost_domain::transition::Ending;
 use wakepost_domain::work::{HeldReason, State, WorkKind};
 use wakepost_store::moves::{Evidence, Expanded, Guard, NewWork, Settle};
-use wakepost_store::vault::{Sealed, Slot};
+use wakepost_store::vault::Slot;
 use wakepost_store::{Result, StoreError};
 
 use crate::context::Context;
+use crate::deliveries;
 use crate::queue::Pushed;
 use crate::replies;
 use crate::telemetry::story;
@@ -96,32 +98,39 @@ impl Finished {
     }
 }
 
-/// What the events of claimed deliveries say, read together: one look for a whole batch, however many webhooks an event
-/// goes to. What is missing here is looked for again by the delivery itself.
-pub async fn bodies(context: &Context, claimed: &[Pushed]) -> HashMap<EventId, Sealed> {
+/// What the events of claimed deliveries say: as they were just published, or read together, one look for a whole batch,
+/// however many webhooks an event goes to. What is missing is not kept any more, or cannot be read.
+pub async fn bodies(context: &Context, claimed: &[Pushed]) -> Result<HashMap<EventId, Bytes>> {
     let deliveries = claimed.iter().filter(|item| item.0.kind == WorkKind::Delivery);
-    let events: HashSet<EventId> = deliveries.filter_map(|item| item.0.event).collect();
-    if events.is_empty() {
-        return HashMap::new();
-    }
-    match context.store.contents(events.into_iter().collect()).await {
-        Ok(found) => found.into_iter().collect(),
-        Err(error) => {
-            tracing::debug!(%error, "bodies could not be read together");
-            HashMap::new()
+    let mut bodies = HashMap::new();
+    let mut unknown = BTreeMap::new();
+    for (claimed, ..) in deliveries {
+        let Some(event) = claimed.event else { continue };
+        match context.fresh.take(event) {
+            Some(body) => drop(bodies.insert(event, body)),
+            None => drop(unknown.insert(event, claimed.ticket.tenant)),
         }
     }
+    unknown.retain(|event, _| !bodies.contains_key(event));
+    if unknown.is_empty() {
+        return Ok(bodies);
+    }
+    for (event, record) in context.store.contents(unknown.keys().copied().collect()).await? {
+        let body = deliveries::said(context, unknown[&event], event, &record).await;
+        bodies.extend(body.map(|body| (event, body)));
+    }
+    Ok(bodies)
 }
 
 /// Runs one item to its end, and records it. `body`: what its event says, if that was read already.
-pub async fn run(context: &Arc<Context>, item: Pushed, body: Option<Sealed>) {
+pub async fn run(context: &Arc<Context>, item: Pushed, body: Option<Bytes>) {
     context.metrics.pushed_running.inc();
     let span = story::of_run(context, &item).await;
     run_to_its_end(context, item, body).instrument(span).await;
     context.metrics.pushed_running.dec();
 }
 
-async fn run_to_its_end(context: &Arc<Context>, item: Pushed, body: Option<Sealed>) {
+async fn run_to_its_end(context: &Arc<Context>, item: Pushed, body: Option<Bytes>) {
     let (claimed, _, policy) = &item;
     let ticket = claimed.ticket;
     if policy.executor == Executor::Gateway {

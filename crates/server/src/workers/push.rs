@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio_util::task::TaskTracker;
-use wakepost_store::vault::Sealed;
 
 use crate::context::Context;
 use crate::executors;
@@ -56,7 +56,8 @@ async fn start_ready(
     let any = !claimed.is_empty();
     context.metrics.started(claimed.iter().map(|item| &item.0));
     story::leased(context, claimed.iter().map(|item| &item.0)).await;
-    let bodies = executors::bodies(context, &claimed).await;
+    // Each looks for what is missing here by itself.
+    let bodies = executors::bodies(context, &claimed).await.unwrap_or_default();
     for item in claimed {
         let body = item.0.event.and_then(|event| bodies.get(&event).cloned());
         start_one(context, tracker, item, body);
@@ -64,7 +65,7 @@ async fn start_ready(
     Ok(any)
 }
 
-fn start_one(context: &Arc<Context>, tracker: &TaskTracker, item: Pushed, body: Option<Sealed>) {
+fn start_one(context: &Arc<Context>, tracker: &TaskTracker, item: Pushed, body: Option<Bytes>) {
     // Between the plan and now a request may have taken the last place. The item is claimed, and is run.
     let lane = item.2.at_once.map(|_| item.1.id);
     let place = context.places.take(&item.2.executor, lane);
