@@ -61,7 +61,8 @@ impl JobTold {
         for old in &self.leases {
             if old.fence == new.fence || (old.fence > new.fence && old.granted < new.asked) {
                 problems.push(("L1", format!("the fence did not grow from {}", old.fence)));
-            } else if !old.maybe_over && new.granted + 1 < old.live_until {
+            } else if old.fence < new.fence && !old.maybe_over && new.granted + 1 < old.live_until {
+                // Of a later lease whose answer overtook this one nothing follows: this one was over before it began.
                 problems.push((
                     "L1",
                     format!("given out while the lease with fence {} lived", old.fence),
