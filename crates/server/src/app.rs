@@ -23,7 +23,7 @@ use wakepost_store::{Store, StoreError};
 
 use crate::api::{self, KeptKeySet, KeptStats, hash_key, new_key};
 use crate::config::{self, Config, MasterKeySource};
-use crate::context::{Context, Hub, NoHub};
+use crate::context::{self, Context, Hub, NoHub};
 use crate::dashboard;
 use crate::directory::{Directory, MANY_NODES_TTL};
 use crate::doors::{self, Door};
@@ -221,7 +221,7 @@ pub async fn connect(
         tally: Tally::new(random_number(entropy.as_ref())),
         untold: Untold::default(),
         circuits: Circuits::default(),
-        last_id: Mutex::new(Ulid::MIN),
+        last_id: Mutex::new(context::last_id(store.as_ref(), clock.now()).await?),
         timers_seen: AtomicI64::new(0),
         aside: Aside::default(),
         used_keys: Mutex::new(HashMap::new()),

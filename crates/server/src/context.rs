@@ -132,6 +132,14 @@ pub struct Context {
     pub stop: CancellationToken,
 }
 
+/// After which id those of a server that starts now begin: a clock that was set back a little while it was down puts
+/// nothing before what is there, as one that is set back under it does not.
+pub async fn last_id(store: &dyn Store, now: Timestamp) -> wakepost_store::Result<Ulid> {
+    let newest = store.newest_id(Ulid::floor(now.after(STEP_BACK_MAX))).await?;
+    // The events of one body have ids after its own, in the same millisecond.
+    Ok(newest.map_or(Ulid::MIN, |id| Ulid::floor(id.time().after(Duration::from_millis(1)))))
+}
+
 impl Context {
     /// The time now.
     pub fn now(&self) -> Timestamp {

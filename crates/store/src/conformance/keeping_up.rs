@@ -5,7 +5,7 @@ use std::time::Duration;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::transition::Ending;
 use wakepost_domain::work::{HeldReason, State};
-use wakepost_domain::{TenantId, Timestamp};
+use wakepost_domain::{TenantId, Timestamp, Ulid};
 
 use super::Harness;
 use super::world::{World, assert_near, failed_for_s, given_up};
@@ -24,6 +24,21 @@ pub async fn both_nodes_go_by_one_clock(harness: &impl Harness) {
     world.advance_s(5000).await;
     assert_near(world.now().await, began.after(Duration::from_secs(5000)));
     assert_near(world.other.now().await.unwrap(), began.after(Duration::from_secs(5000)));
+}
+
+pub async fn the_newest_id_below_another_is_found(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let newest = async |below| world.other.newest_id(below).await.unwrap();
+    assert_eq!(newest(Ulid::MAX).await, None);
+    let inbox = world.inbox().await;
+    let theirs = world.inbox_of(world.tenant("theirs").await).await;
+    let event = world.accepted(&theirs).await;
+    assert_eq!(newest(Ulid::MAX).await, Some(event.0));
+    world.advance_s(5).await;
+    let job = world.created(world.job(&inbox).with_input("{}")).await;
+    assert_eq!(newest(Ulid::MAX).await, Some(job.0));
+    assert_eq!(newest(job.0).await, Some(event.0), "of another tenant");
+    assert_eq!(newest(event.0).await, None);
 }
 
 async fn waiting<H: Harness>(world: &World<'_, H>) -> Vec<(LaneId, Timestamp)> {

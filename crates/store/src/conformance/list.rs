@@ -381,6 +381,7 @@ macro_rules! conformance_list {
             keeping_up: [
                 a_store_that_works_answers,
                 both_nodes_go_by_one_clock,
+                the_newest_id_below_another_is_found,
                 every_lane_with_waiting_work_is_listed_once,
                 many_waiting_lanes_are_all_listed,
                 lanes_whose_timers_just_fell_due_are_listed,

@@ -153,6 +153,9 @@ pub trait Upkeep {
     /// The time by which leases and due times go.
     async fn now(&self) -> Result<Timestamp>;
 
+    /// The largest id below another of all bodies and of all jobs that were made with an input: about the newest id of all.
+    async fn newest_id(&self, below: Ulid) -> Result<Option<Ulid>>;
+
     /// Every lane with waiting work that is not shut, and when its first item may start. For start-up and slow resyncs.
     async fn waiting_lanes(&self) -> Result<Vec<DueLane>>;
 

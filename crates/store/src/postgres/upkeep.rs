@@ -11,7 +11,7 @@ use wakepost_domain::{TenantId, Timestamp, Ulid, WorkId};
 
 use super::Postgres;
 use super::claim::millis;
-use super::rows::{Params, code, execute, get, id, opt_time, query, time};
+use super::rows::{Params, code, execute, get, id, opt_id, opt_time, query, time, uuid};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
@@ -37,6 +37,20 @@ impl Upkeep for Postgres {
 
     async fn now(&self) -> Result<Timestamp> {
         time(&self.cool().await?.query_one("SELECT wakepost_now()", &[]).await?, 0)
+    }
+
+    async fn newest_id(&self, below: Ulid) -> Result<Option<Ulid>> {
+        // Each the end of an index.
+        let client = self.cool().await?;
+        let rows = query(
+            &client,
+            "SELECT greatest((SELECT id FROM bodies WHERE id < $1::uuid ORDER BY id DESC LIMIT 1),
+                             (SELECT work_id FROM job_state WHERE work_id < $1::uuid
+                              ORDER BY work_id DESC LIMIT 1))",
+            &[&uuid(below)],
+        )
+        .await?;
+        rows.first().map_or(Ok(None), |row| opt_id(row, 0))
     }
 
     async fn waiting_lanes(&self) -> Result<Vec<DueLane>> {

@@ -36,6 +36,24 @@ impl Upkeep for Sqlite {
         self.readers.read(|_, now| Ok(now)).await
     }
 
+    async fn newest_id(&self, below: Ulid) -> Result<Option<Ulid>> {
+        self.readers
+            .read(move |connection, _| {
+                // Each the end of an index.
+                let newest: Option<Bits> = connection
+                    .query_row(
+                        "SELECT max(id) FROM (
+                           SELECT max(id) AS id FROM bodies WHERE id < ?1
+                           UNION ALL SELECT max(work_id) FROM job_state WHERE work_id < ?1)",
+                        [Bits(below.to_bytes())],
+                        |row| row.get(0),
+                    )
+                    .map_err(unavailable)?;
+                Ok(newest.map(|bits| Ulid::from_bytes(bits.0)))
+            })
+            .await
+    }
+
     async fn waiting_lanes(&self) -> Result<Vec<DueLane>> {
         self.readers
             .read(|connection, now| {
