@@ -17,6 +17,9 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     };
     let app = App::start(config).await?;
     let stop = app.context.stop.clone();
+    // Before anybody is told that it listens, who may then ask it to stop at once.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
     if let MasterKeySource::NewFile(path) = &app.master_key {
         println!("made a master key in {}: keep a copy, nothing opens without it", path.display());
     }
@@ -32,8 +35,6 @@ pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
     }
     // Clients wait for this line.
     println!("listening on {}", url_of(app.address));
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
     let serving = tokio::spawn(app.serve());
     tokio::select! {
         _ = terminate.recv() => {}
