@@ -165,16 +165,18 @@ fn status_condition(query: &mut Query, tenant: TenantId, status: &str) {
         State::Succeeded | State::Pending => {
             // The work's history is kept for less long than the event, which then counts as succeeded.
             let or_forgotten = if state == State::Succeeded { "OR route IN (0, 3, 4)" } else { "" };
+            // OFFSET keeps the planner from reading all of a table into a hash, for a page of some dozen events: it
+            // did where that just fits into its memory.
             format!(
                 " AND (EXISTS (SELECT 1 FROM {table} w WHERE w.tenant = e.tenant AND w.id = e.id
-                               AND w.state = ?::smallint)
+                               AND w.state = ?::smallint OFFSET 0)
                        OR EXISTS (SELECT 1 FROM {table} w WHERE w.event_id = e.id
                                   AND w.event_id <> w.id AND w.tenant = e.tenant
-                                  AND w.state = ?::smallint)
+                                  AND w.state = ?::smallint OFFSET 0)
                        OR EXISTS (SELECT 1 FROM joined j
                                   JOIN {table} w ON w.tenant = j.tenant AND w.id = j.work_id
                                   WHERE j.event_id = e.id AND j.tenant = e.tenant
-                                  AND w.state = ?::smallint)
+                                  AND w.state = ?::smallint OFFSET 0)
                        {or_forgotten})"
             )
         }

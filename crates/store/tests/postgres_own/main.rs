@@ -19,9 +19,9 @@ use wakepost_domain::work::{Priority, WorkKind};
 use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WorkId};
 use wakepost_store::StoreError;
 use wakepost_store::moves::{
-    Accepted, Cap, CapScope, ClaimLane, ClaimRequest, DedupKey, Evidence, Guard, Heartbeat, Ledger,
-    NewEvent, NewJob, NewReceipt, NewWork, OrderKey, PruneBefore, Queue, Reading, Settings, Settle,
-    Upkeep, WorkMeta, WorkMoves,
+    Accepted, Cap, CapScope, ClaimLane, ClaimRequest, Cursor, DedupKey, EventFilter, Evidence,
+    Guard, Heartbeat, Ledger, NewEvent, NewJob, NewReceipt, NewWork, OrderKey, PruneBefore, Queue,
+    Reading, Settings, Settle, Upkeep, WorkMeta, WorkMoves,
 };
 use wakepost_store::postgres::{Postgres, PostgresOptions, SCHEMA_VERSION};
 use wakepost_store::vault::Sealed;
@@ -745,6 +745,41 @@ async fn the_cost_of_a_job_does_not_grow_with_the_backlog_even_if_plans_were_mad
     }
     let much = read_since(&before, store, &raw, BACKLOG).await;
     assert!(much.is_empty(), "rows that were read for 200 jobs: {much:?}");
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_page_of_events_by_their_status_reads_no_whole_table() {
+    const EVENTS: i64 = 100_000;
+    let database = Database::new().await;
+    let options = PostgresOptions { max_connections: 2, ..PostgresOptions::default() };
+    let store = Postgres::connect(&database.url, options).await.unwrap();
+    store.migrate().await.unwrap();
+    let raw = database.raw().await;
+    store.ensure_partitions(store.now().await.unwrap()).await.unwrap();
+    let lane = lane(&store, "one").await;
+    raw.batch_execute(&format!(
+        "CREATE TEMP TABLE rows AS
+           SELECT n, (lpad(to_hex(wakepost_now() - n), 12, '0') || substr(md5(n::text), 13))::uuid AS id
+           FROM generate_series(1, {EVENTS}) n;
+         INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, payload_hash, duplicates, latency_us)
+         SELECT 1, id, id, 't', 'k', 0, true, sha256(''), 0, 1 FROM rows;
+         INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id,
+                                scope, finished_at)
+         SELECT 1, id, 0, {lane}, 6, n, 1, 1, 1, id, id, n FROM rows;
+         INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope)
+         SELECT 1, gen_random_uuid(), 0, {lane}, 0, n, 0, 1, 0, gen_random_uuid() FROM rows;
+         ANALYZE",
+        lane = lane.0
+    ))
+    .await
+    .unwrap();
+    let before = read_so_far(&raw).await;
+    let filter = EventFilter { status: Some("succeeded".to_owned()), ..EventFilter::default() };
+    let page = Cursor { before: None, limit: 50 };
+    assert_eq!(store.events(TenantId::DEFAULT, filter, page).await.unwrap().len(), 50);
+    let much = read_since(&before, store, &raw, EVENTS).await;
+    assert!(much.is_empty(), "rows that were read for a page: {much:?}");
     database.close().await;
 }
 
