@@ -12,7 +12,21 @@ on_both!(
     health_and_readiness_are_open_and_metrics_need_a_key,
     a_long_list_is_read_page_by_page,
     a_wrong_master_key_stops_the_start,
+    a_new_tenant_is_known_on_every_node_at_once,
 );
+
+/// Its key works wherever it is used first, also before the other nodes heard of the tenant.
+async fn a_new_tenant_is_known_on_every_node_at_once(database: Database) {
+    let nodes = Gateway::nodes(database).await;
+    let far = nodes.last().expect("a node").admin();
+    for number in 0..20 {
+        let made = nodes[0].admin().tenant(&format!("acme-{number}")).await;
+        let theirs = far.with_key(made.key());
+        theirs.post("/events", json!({"type": "a.b", "data": {}})).await.is(202);
+        let key = json!({"name": "second", "role": "viewer", "tenant": format!("acme-{number}")});
+        far.post("/keys", key).await.is(201);
+    }
+}
 
 async fn an_operator_sets_up_a_source_and_follows_an_event_from_the_command_line(
     database: Database,

@@ -50,6 +50,8 @@ pub struct Directory {
     catalogues: Cache<TenantId, Arc<Catalogue>>,
     /// Held by whoever reads all tenants, so that the others wait for that and do not read them too.
     reading_tenants: tokio::sync::Mutex<()>,
+    /// Whether others change settings too.
+    many_nodes: bool,
     lanes: RwLock<HashMap<LaneKey, Arc<Lane>>>,
     lanes_by_id: RwLock<HashMap<LaneId, Arc<Lane>>>,
 }
@@ -74,6 +76,7 @@ impl Directory {
             webhooks: Cache::new(ttl),
             catalogues: Cache::new(ttl),
             reading_tenants: tokio::sync::Mutex::default(),
+            many_nodes: ttl.is_some(),
             lanes: RwLock::default(),
             lanes_by_id: RwLock::default(),
         }
@@ -155,12 +158,27 @@ impl Directory {
 
     /// A tenant by its number.
     pub async fn tenant(&self, id: TenantId) -> Result<Option<Arc<Tenant>>> {
-        Ok(self.tenants().await?.by_id.get(&id).cloned())
+        self.known(|all| all.by_id.get(&id)).await
     }
 
     /// A tenant by its slug.
     pub async fn tenant_by_slug(&self, slug: &str) -> Result<Option<Arc<Tenant>>> {
-        Ok(self.tenants().await?.by_slug.get(slug).cloned())
+        self.known(|all| all.by_slug.get(slug)).await
+    }
+
+    /// A tenant that another node made a moment ago is looked for where it is: its key may be here before the word of it.
+    async fn known(
+        &self,
+        find: impl Fn(&Tenants) -> Option<&Arc<Tenant>>,
+    ) -> Result<Option<Arc<Tenant>>> {
+        if let Some(found) = find(&*self.tenants().await?) {
+            return Ok(Some(found.clone()));
+        }
+        if !self.many_nodes {
+            return Ok(None);
+        }
+        self.forget_tenants();
+        Ok(find(&*self.tenants().await?).cloned())
     }
 
     /// All tenants.

@@ -152,7 +152,10 @@ impl Call {
         let asked = self.parameter("tenant");
         let directory = &self.context.directory;
         let tenant = match (&asked, self.caller.reach) {
-            (Some(slug), _) => directory.tenant_by_slug(slug).await?,
+            (Some(slug), Reach::All) => directory.tenant_by_slug(slug).await?,
+            (Some(slug), Reach::Tenant(own)) => {
+                directory.tenant(own).await?.filter(|tenant| tenant.slug == *slug)
+            }
             (None, Reach::Tenant(own)) => directory.tenant(own).await?,
             (None, Reach::All) => directory.tenant(TenantId::DEFAULT).await?,
         };
