@@ -270,3 +270,41 @@ impl Directory {
         self.tenants.forget_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wakepost_domain::tenant::TenantSettings;
+    use wakepost_domain::{AuditId, Ulid};
+    use wakepost_store::moves::{AuditEntry, Once, Settings};
+    use wakepost_store::sqlite::{Drive, Durability, Sqlite};
+    use wakepost_store::vault::MasterKey;
+
+    use super::*;
+    use crate::system::{SystemClock, SystemEntropy};
+
+    /// The word of it is on its way to this node, and its key is here.
+    #[tokio::test]
+    async fn a_tenant_that_another_node_just_made_is_known() {
+        let place = tempfile::tempdir().unwrap();
+        let clock = Arc::new(SystemClock);
+        let store = Sqlite::open(place.path(), clock, Durability::Full, Drive::Inline).unwrap();
+        let store = Arc::new(store);
+        let ring = Arc::new(MasterKey::new([7; 32]));
+        let vault = Arc::new(Vault::new(ring, store.clone(), Arc::new(SystemEntropy)));
+        let directory = Directory::new(store.clone(), vault, Some(Duration::from_secs(3600)));
+        assert_eq!(directory.all_tenants().await.unwrap().len(), 1);
+        let audit = AuditEntry {
+            id: AuditId(Ulid::MIN),
+            tenant: None,
+            actor: "another node".to_owned(),
+            action: "tenant.create".to_owned(),
+            target: "acme".to_owned(),
+            note: None,
+        };
+        let made = store.create_tenant("acme".to_owned(), TenantSettings::default(), audit, None);
+        let Once::Now(made) = made.await.unwrap() else { panic!("it was there before") };
+        assert!(directory.tenant(made.id).await.unwrap().is_some());
+        assert!(directory.tenant_by_slug("acme").await.unwrap().is_some());
+        assert!(directory.tenant_by_slug("nobody").await.unwrap().is_none());
+    }
+}
