@@ -116,8 +116,11 @@ pub async fn bodies(context: &Context, claimed: &[Pushed]) -> Result<HashMap<Eve
         return Ok(bodies);
     }
     for (event, record) in context.store.contents(unknown.keys().copied().collect()).await? {
-        let body = deliveries::said(context, unknown[&event], event, &record).await;
-        bodies.extend(body.map(|body| (event, body)));
+        match deliveries::said(context, unknown[&event], event, &record).await {
+            Ok(body) => drop(bodies.insert(event, body)),
+            Err(StoreError::Corrupt(_)) => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(bodies)
 }
