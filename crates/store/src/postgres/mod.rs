@@ -53,6 +53,7 @@ mod settings;
 mod settings_rows;
 mod settle;
 mod stats;
+mod succeed;
 mod upkeep;
 mod webhooks;
 mod work;

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use deadpool_postgres::{Client, GenericClient, Transaction};
+use tokio_postgres::Row;
 use uuid::Uuid;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::run::RunOutcome;
@@ -17,6 +18,7 @@ use super::fault::Fault;
 use super::ordering::{let_next_go, lock_live_and_new};
 use super::rows::{code, execute, get, opt_text, query, uuid};
 use super::sequencing;
+use super::succeed::{all_succeed, succeed};
 use super::work;
 use crate::error::{Result, StoreError};
 use crate::failpoint;
@@ -156,7 +158,7 @@ pub async fn settle(
 }
 
 /// An end, and the number of an item that is through with it, if it has one.
-struct Ended {
+pub struct Ended {
     settled: Settled,
     number: Option<i64>,
 }
@@ -170,10 +172,13 @@ async fn settle_numbered(
     client: &impl GenericClient,
     ends: &[&Settle],
 ) -> std::result::Result<HashMap<Uuid, Ended>, Fault> {
-    let mut ended = end(client, ends).await?;
+    let mut ended = match all_succeed(ends) {
+        true => succeed(client, ends).await?,
+        false => end(client, ends).await?,
+    };
     let missed = missed(ends, &ended);
     if !missed.is_empty() {
-        // Some may only have been moved.
+        // Some may only have been moved, or have to make a callback.
         ended.extend(end(client, &missed).await?);
         let missed = self::missed(&missed, &ended);
         ended.extend(repeated(client, &missed).await?);
@@ -302,8 +307,13 @@ async fn end(
         ],
     )
     .await?;
+    read_ended(&rows)
+}
+
+/// What the statements answer of each item that they ended.
+pub fn read_ended(rows: &[Row]) -> std::result::Result<HashMap<Uuid, Ended>, Fault> {
     let mut ended = HashMap::with_capacity(rows.len());
-    for row in &rows {
+    for row in rows {
         let settled = Settled {
             state: code(row, 2, State::from_code)?,
             lane: LaneId(get(row, 1)?),
