@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 
+use super::deliver::subscribe;
+use super::delivering::deliver;
 use super::rounds::{by_arm, rounds};
 use crate::bench::Bench;
 use crate::figure::{Figure, Target, Unit, thousands};
@@ -11,14 +13,20 @@ use crate::load::connection::Connection;
 use crate::seed::{self, Rows, Seed, Tenants};
 use crate::stats::percentile;
 use crate::world::gateway::{ADMIN_KEY, Gateway, Kind};
+use crate::world::receiver::Receiver;
 
 /// How often a page is asked for in a round.
 const ASKED: usize = 60;
+/// Ids are longer than this behind their prefix.
+const ID_CHARS_MIN: usize = 20;
 /// Jobs that wait, beside the events: as many as the figures of a queue look at.
 const WAITING: usize = 20_000;
 
-/// Pages by what they are called here. `{event}` is the latest event's id, `{job}` its job's.
-pub const PAGES: [(&str, &str); 11] = [
+/// Published, and delivered to a webhook, before the pages are asked for.
+const EVENT_TYPE: &str = "bench.page";
+
+/// Pages by what they are called here. What stands in braces is the first of its kind ([`Reader::sign_in`]).
+pub const PAGES: [(&str, &str); 23] = [
     ("overview", "/"),
     ("overview of a day", "/?span=24h"),
     ("inbox", "/inbox"),
@@ -30,6 +38,27 @@ pub const PAGES: [(&str, &str); 11] = [
     ("jobs", "/jobs"),
     ("job", "/jobs/{job}"),
     ("dead letters", "/dead-letters"),
+    ("approvals", "/approvals"),
+    ("sources", "/sources"),
+    ("source", "/sources/{source}"),
+    ("published events", "/events"),
+    ("published event", "/events/{published}"),
+    ("webhooks", "/webhooks"),
+    ("webhook", "/webhooks/{webhook}"),
+    ("delivery", "/deliveries/{delivery}"),
+    ("event types", "/event-types"),
+    ("tenants", "/tenants"),
+    ("keys", "/keys"),
+    ("audit", "/audit"),
+];
+
+/// On which page the first of a kind stands, and how its id begins.
+const FIRST: [(&str, &str, &str); 5] = [
+    ("{event}", "/inbox", "evt_"),
+    ("{source}", "/sources", "src_"),
+    ("{published}", "/events", "evt_"),
+    ("{webhook}", "/webhooks", "wh_"),
+    ("{delivery}", "/webhooks/{webhook}", "dlv_"),
 ];
 
 /// The figures of the spec.
@@ -52,6 +81,9 @@ async fn of_one(bench: &Bench, kind: Kind, events: usize) -> anyhow::Result<Vec<
     seed.close().await?;
     gateway.start_again(bench).await?;
     println!("seeded {kind} with {events} events");
+    let receiver = Receiver::start().await?;
+    subscribe(&gateway, &receiver, EVENT_TYPE, 1).await?;
+    deliver(bench, &gateway, &receiver, EVENT_TYPE, 1).await?;
     let mut reader = Reader::sign_in(&gateway).await?;
     let seen = rounds(bench, async |round| {
         let mut slow = Vec::new();
@@ -77,11 +109,12 @@ async fn of_one(bench: &Bench, kind: Kind, events: usize) -> anyhow::Result<Vec<
 pub struct Reader {
     connection: Connection,
     head: String,
-    event: String,
+    /// What stands for what in a path.
+    ids: Vec<(&'static str, String)>,
 }
 
 impl Reader {
-    /// Signs in, and looks for the latest event.
+    /// Signs in, and looks for the first of each kind. A kind that there is none of stays as it is written.
     pub async fn sign_in(gateway: &Gateway) -> anyhow::Result<Reader> {
         let address = gateway.address();
         let mut connection = Connection::open(address).await?;
@@ -97,11 +130,24 @@ impl Reader {
         let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: "));
         let cookie = cookie.and_then(|cookie| cookie.split(';').next()).context("no cookie")?;
         let head = format!("host: {address}\r\ncookie: {cookie}\r\n\r\n");
-        let mut reader = Reader { connection, head, event: String::new() };
-        let inbox = reader.get("/inbox").await?;
-        let id = inbox.split("data-id=\"evt_").nth(1).and_then(|rest| rest.get(..26));
-        reader.event = id.context("an inbox without events")?.to_owned();
+        let mut reader = Reader { connection, head, ids: Vec::new() };
+        for (place, page, prefix) in FIRST {
+            let page = reader.filled_in(page);
+            if page.contains('{') {
+                continue;
+            }
+            if let Some(id) = first_id(&reader.get(&page).await?, prefix) {
+                if place == "{event}" {
+                    reader.ids.push(("{job}", id.replace("evt_", "job_")));
+                }
+                reader.ids.push((place, id));
+            }
+        }
         Ok(reader)
+    }
+
+    fn filled_in(&self, path: &str) -> String {
+        self.ids.iter().fold(path.to_owned(), |path, (place, id)| path.replace(place, id))
     }
 
     async fn get(&mut self, path: &str) -> anyhow::Result<String> {
@@ -115,8 +161,7 @@ impl Reader {
 
     /// The p95 of a page that is asked for again and again, in milliseconds.
     pub async fn p95(&mut self, path: &str) -> anyhow::Result<f64> {
-        let path = path.replace("{event}", &format!("evt_{}", self.event));
-        let path = path.replace("{job}", &format!("job_{}", self.event));
+        let path = self.filled_in(path);
         let mut micros = Vec::with_capacity(ASKED);
         for _ in 0..ASKED {
             let began = Instant::now();
@@ -125,5 +170,28 @@ impl Reader {
         }
         micros.sort_unstable();
         Ok(f64::from(percentile(&micros, 0.95)) / 1000.0)
+    }
+}
+
+/// The first id on a page that begins so; what only stands for one in an example is shorter.
+fn first_id(page: &str, prefix: &str) -> Option<String> {
+    let ids = page.match_indices(prefix).map(|(at, _)| {
+        let rest = &page[at..];
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        &rest[..end.unwrap_or(rest.len())]
+    });
+    ids.into_iter().find(|id| id.len() > prefix.len() + ID_CHARS_MIN).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_id_of_a_kind_is_found_in_a_page() {
+        let id = "wh_01KAB2C3D4E5F6G7H8J9KMNPQR";
+        let page = format!(r#"<code>wh_1</code><tr data-id="{id}"><a href="/webhooks/wh_02CD">"#);
+        assert_eq!(first_id(&page, "wh_").as_deref(), Some(id));
+        assert_eq!(first_id(&page, "src_"), None);
     }
 }
