@@ -20,7 +20,7 @@ use super::window::Spent;
 use super::worker::{Input, Worker};
 use crate::bench::Bench;
 use crate::figure::{Figure, Target, Unit};
-use crate::world::gateway::Gateway;
+use crate::world::gateway::{Gateway, Kind};
 use crate::world::peers::{Peer, Queue};
 
 const JOBS_PER_SECOND: u32 = 200;
@@ -37,6 +37,19 @@ enum Way {
     Pulled,
     /// It is posted to an agent.
     Pushed,
+    /// Workers ask another node for it than the one that is told of it.
+    Across,
+}
+
+impl Way {
+    /// As it stands in names.
+    fn text(self) -> &'static str {
+        match self {
+            Way::Pulled => "",
+            Way::Pushed => " pushed",
+            Way::Across => " through another node",
+        }
+    }
 }
 
 /// What is measured.
@@ -46,10 +59,14 @@ enum Arm<'a> {
 }
 
 impl Arm<'_> {
+    /// On SQLite there is one node.
+    fn is_there(&self) -> bool {
+        !matches!(self, Arm::Ours(gateway, Way::Across) if gateway.kind == Kind::Sqlite)
+    }
+
     fn name(&self) -> String {
         match self {
-            Arm::Ours(gateway, Way::Pulled) => gateway.kind.to_string(),
-            Arm::Ours(gateway, Way::Pushed) => format!("{}, pushed", gateway.kind),
+            Arm::Ours(gateway, way) => format!("{}{}", gateway.kind, way.text()),
             Arm::Theirs(peer) => peer.queue.to_string(),
         }
     }
@@ -60,13 +77,15 @@ pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let gateways = bench.gateways().await?;
     let peers =
         Peer::all(bench, &[Queue::GraphileWorker, Queue::BullMq, Queue::BullMqEverySecond]).await;
-    let ways = [Way::Pulled, Way::Pushed];
+    let ways = [Way::Pulled, Way::Pushed, Way::Across];
     let ours = ways.iter().flat_map(|way| gateways.iter().map(|gateway| Arm::Ours(gateway, *way)));
+    let ours = ours.filter(Arm::is_there);
     let arms: Vec<Arm<'_>> = ours.chain(peers.iter().map(Arm::Theirs)).collect();
     let seen = rounds(bench, async |round| {
         let mut seen = BTreeMap::new();
         for index in order(round, arms.len()) {
             let micros = match &arms[index] {
+                Arm::Ours(gateway, Way::Across) => across(bench, gateway).await?,
                 Arm::Ours(gateway, way) => of_gateway(bench, gateway, *way).await?,
                 Arm::Theirs(peer) => of_peer(bench, peer).await?,
             };
@@ -80,10 +99,10 @@ pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for (seen, arm) in by_arm(seen.await?).into_iter().zip(&arms) {
         let (p50, p99) = seen.into_iter().unzip();
-        let pushed = if matches!(arm, Arm::Ours(_, Way::Pushed)) { " pushed" } else { "" };
-        let name = |share| format!("enqueue to start at {JOBS_PER_SECOND} jobs/s{pushed}, {share}");
+        let way = if let Arm::Ours(_, way) = arm { way.text() } else { "" };
+        let name = |share| format!("enqueue to start at {JOBS_PER_SECOND} jobs/s{way}, {share}");
         figures.extend(match arm {
-            Arm::Ours(gateway, _) => [
+            Arm::Ours(gateway, ..) => [
                 Figure::new(name("p50"), gateway.kind, Unit::Millis, p50)
                     .held_to(Target::Below(3.0), Target::Below(1.5)),
                 Figure::new(name("p99"), gateway.kind, Unit::Millis, p99)
@@ -100,11 +119,25 @@ pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
 
 async fn of_gateway(bench: &Bench, gateway: &Gateway, way: Way) -> anyhow::Result<Round> {
     let before = Spent::so_far(bench, gateway);
-    let micros = tokio::time::timeout(PATIENCE, micros(bench, gateway, way))
-        .await
-        .context("the jobs did not all start in time")??;
+    let micros = in_time(micros(bench, gateway, gateway, way)).await?;
     let others = Spent::so_far(bench, gateway).others(bench, before);
     Ok(Round { micros, others })
+}
+
+/// With a node of its own for the workers, which is there for this round only: it would take part in the others.
+async fn across(bench: &Bench, gateway: &Gateway) -> anyhow::Result<Round> {
+    let mut node = gateway.node(bench).await?;
+    let before = Spent::beside(bench, Some(gateway), node.child.pid);
+    let micros = in_time(micros(bench, gateway, &node, Way::Across)).await?;
+    let others = Spent::beside(bench, Some(gateway), node.child.pid).others(bench, before);
+    node.child.stop().await?;
+    Ok(Round { micros, others })
+}
+
+async fn in_time(
+    micros: impl Future<Output = anyhow::Result<Vec<u32>>>,
+) -> anyhow::Result<Vec<u32>> {
+    tokio::time::timeout(PATIENCE, micros).await.context("the jobs did not all start in time")?
 }
 
 async fn of_peer(bench: &Bench, peer: &Peer) -> anyhow::Result<Round> {
@@ -120,16 +153,21 @@ fn count(bench: &Bench) -> usize {
     UNCOUNTED + (seconds * f64::from(JOBS_PER_SECOND)) as usize
 }
 
-/// The sorted microseconds of one round.
-async fn micros(bench: &Bench, gateway: &Gateway, way: Way) -> anyhow::Result<Vec<u32>> {
+/// The sorted microseconds of one round. `asked`: the node that workers ask.
+async fn micros(
+    bench: &Bench,
+    gateway: &Gateway,
+    asked: &Gateway,
+    way: Way,
+) -> anyhow::Result<Vec<u32>> {
     let (heard, receipts) = mpsc::unbounded_channel();
     // Aborted when dropped: the last long polls need not be waited for.
     let mut tasks = Tasks::new();
     let mut job = json!({"kind": "start"});
     match way {
-        Way::Pulled => {
+        Way::Pulled | Way::Across => {
             for name in 0..WORKERS {
-                let worker = Worker::new(gateway.api().await?, name, 10, 20);
+                let worker = Worker::new(asked.api().await?, name, 10, 20);
                 tasks.spawn(work(worker, heard.clone()));
             }
         }
