@@ -1,5 +1,6 @@
 //! What all measures share: the options, the machine, the database server, a directory for data.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub struct Bench {
     pub postgres: Option<Postgres>,
     /// What others do on the machine meanwhile.
     pub quiet: Quiet,
+    /// What could not be measured, and why: the report says so.
+    left_out: RefCell<Vec<String>>,
 }
 
 impl Bench {
@@ -57,6 +60,7 @@ impl Bench {
             directory: tempfile::Builder::new().prefix("wakepost-bench-").tempdir()?,
             postgres,
             quiet,
+            left_out: RefCell::default(),
         })
     }
 
@@ -76,6 +80,20 @@ impl Bench {
             gateways.push(Gateway::start(self, kind).await?);
         }
         Ok(gateways)
+    }
+
+    /// Notes what cannot be measured, once.
+    pub fn leave_out(&self, what: String) {
+        let mut left_out = self.left_out.borrow_mut();
+        if !left_out.contains(&what) {
+            println!("left out: {what}");
+            left_out.push(what);
+        }
+    }
+
+    /// What was left out so far.
+    pub fn left_out(&self) -> Vec<String> {
+        self.left_out.borrow().clone()
     }
 
     /// Removes the databases that were made.

@@ -62,7 +62,7 @@ fn control() -> std::io::Result<tokio::runtime::Runtime> {
 async fn measure(options: options::Options, command: Option<Command>) -> anyhow::Result<()> {
     let bench = Bench::new(options).await?;
     let done = tokio::select! {
-        done = measures::run(&bench, command.unwrap_or(Command::All { full_growth: false })) => done,
+        done = measures::run(&bench, command.unwrap_or(Command::All { full_growth: false, soak: None })) => done,
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
     };
     bench.clean_up().await;

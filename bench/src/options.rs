@@ -26,6 +26,9 @@ pub enum Command {
         /// Measure growth on databases of the full size, not of a tenth: needs half an hour and 25 GB more
         #[arg(long)]
         full_growth: bool,
+        /// Soak each database for so many minutes, too
+        #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(3..=10_000))]
+        soak: Option<u32>,
     },
     /// What the disk can do: small writes made durable one after the other, and events sent so
     Fsync,

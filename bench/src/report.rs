@@ -117,6 +117,9 @@ fn head(bench: &Bench) -> anyhow::Result<String> {
         others.low * 100.0,
         others.high * 100.0
     )?;
+    for what in bench.left_out() {
+        writeln!(text, "- left out: {}", what.replace('\n', " "))?;
+    }
     Ok(text)
 }
 

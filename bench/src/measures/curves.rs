@@ -12,7 +12,7 @@ use super::claim::{work_off, workers};
 use super::deliver::subscribe;
 use super::delivering::deliver;
 use super::pages::{PAGES, Reader};
-use super::rounds::{by_arm, order, so_many_rounds};
+use super::rounds::{by_arm, order, rounds};
 use super::window::{Spent, load, window};
 use super::worker::create;
 use crate::bench::Bench;
@@ -29,8 +29,6 @@ use crate::world::receiver::Receiver;
 const SMALLEST: usize = 1_000;
 /// Larger ones are not copied: only claims are measured on them beside pages and starts, and on the database itself.
 const COPIED_MAX: usize = 1_000_000;
-/// The sizes differ by a factor of ten: what matters is seen in a few rounds.
-const ROUNDS_MAX: u32 = 3;
 /// Of the dashboard's pages, those that list or open what grows.
 const GROWING: [&str; 4] = ["inbox", "inbox by status", "event", "jobs"];
 const BATCH: usize = 100;
@@ -145,10 +143,6 @@ async fn ended(bench: &Bench, mut gateway: Gateway) -> anyhow::Result<()> {
     gateway.discard(bench).await
 }
 
-fn rounds(bench: &Bench) -> u32 {
-    bench.options.rounds().min(ROUNDS_MAX)
-}
-
 /// Starts and pages, on the database itself: they leave nothing in it.
 async fn looked_at(
     bench: &Bench,
@@ -156,7 +150,7 @@ async fn looked_at(
     size: usize,
     curves: &mut Curves,
 ) -> anyhow::Result<()> {
-    let seen = so_many_rounds(bench, rounds(bench), async |_| {
+    let seen = rounds(bench, async |_| {
         let mut seen = vec![grown.start_again(bench).await?.as_secs_f64() * 1000.0];
         let mut reader = Reader::sign_in(grown).await?;
         for name in GROWING {
@@ -194,7 +188,7 @@ async fn compared(
             }
         }
     }
-    let seen = so_many_rounds(bench, rounds(bench), async |round| {
+    let seen = rounds(bench, async |round| {
         let mut rates = BTreeMap::new();
         for index in order(round, arms.len()) {
             let arm = &arms[index];

@@ -45,7 +45,7 @@ pub async fn run(bench: &Bench, command: Command) -> anyhow::Result<()> {
     let short = bench.options.short;
     let mut section = Section::default();
     section.figures = match command {
-        Command::All { full_growth } => return all(bench, full_growth).await,
+        Command::All { full_growth, soak } => return all(bench, full_growth, soak).await,
         Command::Fsync => fsync::figures(bench).await?,
         Command::Ingest => ingest::figures(bench).await?,
         Command::Paced => paced::figures(bench).await?,
@@ -77,7 +77,7 @@ pub async fn run(bench: &Bench, command: Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn all(bench: &Bench, full_growth: bool) -> anyhow::Result<()> {
+async fn all(bench: &Bench, full_growth: bool, soak: Option<u32>) -> anyhow::Result<()> {
     let mut ceilings = Section::new("Ceilings");
     ceilings.figures.extend(fsync::figures(bench).await?);
 
@@ -112,6 +112,11 @@ async fn all(bench: &Bench, full_growth: bool) -> anyhow::Result<()> {
     operating.figures.extend(disk::figures(bench).await?);
     operating.figures.extend(pages::figures(bench, sizes.events).await?);
 
+    let mut soaked = Section::new("Soak");
+    if let Some(minutes) = soak {
+        soaked.figures.extend(soak::figures(bench, minutes).await?);
+    }
+
     // What was measured beside others as what is possible at all.
     for section in [&mut receiving, &mut sending] {
         let figures = std::mem::take(&mut section.figures);
@@ -119,7 +124,7 @@ async fn all(bench: &Bench, full_growth: bool) -> anyhow::Result<()> {
         ceilings.figures.extend::<Vec<Figure>>(of_ceilings);
         section.figures = own;
     }
-    let sections = [ceilings, receiving, jobs, sending, growth, operating];
+    let sections = [ceilings, receiving, jobs, sending, growth, operating, soaked];
     println!();
     report::print(bench, &sections);
     report::write(bench, &sections)

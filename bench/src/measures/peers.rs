@@ -19,7 +19,7 @@ const MEASURES: usize = 2;
 /// The figures of the spec. Each round's ratio is against the faster of the others in that round.
 pub async fn figures(bench: &Bench) -> anyhow::Result<Vec<Figure>> {
     if bench.postgres.is_none() {
-        println!("without PostgreSQL there are no other queues to compare with");
+        bench.leave_out("other queues: they need the PostgreSQL that is not measured".to_owned());
         return Ok(Vec::new());
     }
     let peers = Peer::all(bench, &Queue::ALL).await;

@@ -121,13 +121,13 @@ struct Started {
 
 impl Peer {
     /// Installs the drivers if need be, and makes a database for each of these queues. Those that cannot be run are
-    /// left out, with a word on why.
+    /// left out, and the report says why.
     pub async fn all(bench: &Bench, queues: &[Queue]) -> Vec<Peer> {
         let mut peers = Vec::new();
         for queue in queues {
             match Peer::ready(bench, *queue).await {
                 Ok(peer) => peers.push(peer),
-                Err(error) => println!("{queue} is left out: {error:#}"),
+                Err(error) => bench.leave_out(format!("{queue}: {error:#}")),
             }
         }
         peers
