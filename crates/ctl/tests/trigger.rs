@@ -5,6 +5,8 @@ mod signing;
 #[path = "../../client/tests/stand_in/mod.rs"]
 mod stand_in;
 
+use std::sync::{Arc, Mutex};
+
 use program::{Ran, bare, webhookctl};
 use serde_json::{Value, json};
 use signing::{PUBLIC_URL, keys, provider, settings, verdict};
@@ -194,6 +196,45 @@ fn the_source_must_be_one() {
     let ran = webhookctl(&server.url).args(["trigger", "stripe", samples("stripe")]).run();
     ran.ends_with(2);
     assert!(ran.stderr.contains("webhookctl sources create stripe"));
+}
+
+#[test]
+fn where_only_the_provider_can_sign_a_test_source_is_made_once_and_gets_new_keys() {
+    for name in ["discord", "sendgrid-events"] {
+        let provider = provider(name);
+        let made: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let sources = made.clone();
+        // The user's own, which nobody can sign for, is there too.
+        let own = json!({"id": "src_own", "provider": name, "name": "desk"});
+        let test = source(provider);
+        let server = StandIn::start(move |seen| match seen.line.as_str() {
+            "GET /api/v1/sources?limit=500" => {
+                let data = [vec![own.clone()], sources.lock().unwrap().clone()].concat();
+                json_answer(200, json!({"data": data, "next_cursor": null}))
+            }
+            "POST /api/v1/sources" => {
+                let mut test = test.clone();
+                test["name"] = seen.body["name"].clone();
+                sources.lock().unwrap().push(test.clone());
+                json_answer(201, test)
+            }
+            "POST /api/v1/sources/src_1/rotate" => json_answer(200, test.clone()),
+            "POST /in/src_1" => json_answer(202, json!({"status": "accepted"})),
+            other => panic!("{other}"),
+        });
+        let event = provider.samples()[0].event_type;
+        for keys in ["POST /api/v1/sources", "POST /api/v1/sources/src_1/rotate"] {
+            let ran = webhookctl(&server.url).args(["trigger", name, event]).run();
+            ran.ends_with(0);
+            assert!(ran.stderr.contains("the test source src_1"), "{}", ran.stderr);
+            let seen = server.seen();
+            let [.., told, sent] = &seen[..] else { panic!("{seen:?}") };
+            assert_eq!(told.line, keys);
+            let public = told.body["secret"].as_str().expect("a public key");
+            verdict(provider, public, &sent.headers, &sent.bytes).expect("well signed");
+        }
+        assert_eq!(made.lock().unwrap().len(), 1);
+    }
 }
 
 #[test]

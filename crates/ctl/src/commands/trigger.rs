@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use wakepost_client::{PageQuery, Source, Trial};
+use wakepost_client::{NewSource, PageQuery, Rotation, Source, SourceFields, Trial};
 use wakepost_domain::Timestamp;
 use wakepost_domain::ports::Entropy;
 use wakepost_providers::{Keys, Provider, Sample, Settings, SignedRequest, registry};
@@ -13,19 +13,23 @@ use crate::exit::Usage;
 use crate::output::{self, Progress, escape};
 use crate::session::Session;
 
+/// The name of the sources that triggers make.
+const TEST_SOURCE: &str = "webhookctl trigger";
+
 #[derive(Args)]
 pub struct Trigger {
     /// Whose request: github, stripe, slack …
     provider: String,
     /// What happened; without it the events there are samples of are listed
     pub event: Option<String>,
-    /// The source to send it to; by default the one source of this provider
+    /// The source to send it to; by default the one source of this provider. Where only the provider can sign for
+    /// its sources, a test source with a new key
     #[arg(long, value_name = "ID")]
     source: Option<String>,
     /// Sign with this secret, or private key, in place of the server's copy
     #[arg(long, env = "WAKEPOST_SOURCE_SECRET", hide_env_values = true)]
     secret: Option<String>,
-    /// Make keys for a test source, print them and send nothing
+    /// Make keys for a test source of your own, print them and send nothing
     #[arg(long, conflicts_with_all = ["event", "source", "wrong", "print"])]
     pub new_keys: bool,
     /// Sign with a secret that is not the source's
@@ -80,10 +84,15 @@ impl Trigger {
             let known = sample_names(provider).join(", ");
             Usage(format!("{} has no sample {event:?}; there are {known}", provider.name()))
         })?;
-        let source = self.source(session).await?;
+        let (source, secret) = match self.own_keys(provider) {
+            Some(Keys { signs, verifies }) => {
+                (self.test_source(session, verifies).await?, Some(signs))
+            }
+            None => (self.source(session).await?, self.secret.clone()),
+        };
         let progress = Progress::beside_output("sent", Some(u64::from(self.repeat)));
         for sent in 1..=self.repeat {
-            match &self.secret {
+            match &secret {
                 Some(secret) => self.send(session, provider, sample, &source, secret).await?,
                 None => self.ask_server(session, &source).await?,
             }
@@ -99,14 +108,54 @@ impl Trigger {
         })
     }
 
+    /// A key pair, where the provider's sources hold only a public key and no other key was named.
+    fn own_keys(&self, provider: &dyn Provider) -> Option<Keys> {
+        if self.source.is_some() || self.secret.is_some() {
+            return None;
+        }
+        let keys = provider.sample_keys(&Settings::new(), &SystemEntropy);
+        Some(keys).filter(|keys| keys.signs != keys.verifies)
+    }
+
+    /// The source that triggers go to which nobody but we can sign for: made once, and given the new public key each
+    /// time, since the private one is kept nowhere.
+    async fn test_source(&self, session: &Session, public: String) -> anyhow::Result<Source> {
+        let mut sources = self.sources(session).await?;
+        sources.retain(|source| source.name == TEST_SOURCE);
+        let source = match sources.pop() {
+            Some(source) => {
+                let rotation = Rotation { secret: Some(public), grace_s: Some(0) };
+                session.client.rotate_source(&source.id, &rotation).await?;
+                source
+            }
+            None => {
+                let name = Some(TEST_SOURCE.to_owned());
+                let fields = SourceFields { name, secret: Some(public), ..SourceFields::default() };
+                let source = NewSource { provider: self.provider.clone(), fields };
+                session.client.create_source(&source).await?
+            }
+        };
+        output::hint(&format!(
+            "nobody but {} can sign for its own key: sent to the test source {}, with a key of its own",
+            self.provider, source.id
+        ));
+        Ok(source)
+    }
+
+    /// All of the provider.
+    async fn sources(&self, session: &Session) -> anyhow::Result<Vec<Source>> {
+        let query = PageQuery { limit: Some(500), cursor: None };
+        let mut sources = session.client.list_sources(&query).await?.data;
+        sources.retain(|source| source.provider == self.provider);
+        Ok(sources)
+    }
+
     /// The source that was named, or the only one of the provider.
     async fn source(&self, session: &Session) -> anyhow::Result<Source> {
         if let Some(id) = &self.source {
             return Ok(session.client.get_source(id).await?);
         }
-        let query = PageQuery { limit: Some(500), cursor: None };
-        let mut sources = session.client.list_sources(&query).await?.data;
-        sources.retain(|source| source.provider == self.provider);
+        let mut sources = self.sources(session).await?;
         match sources.len() {
             1 => Ok(sources.remove(0)),
             0 => Err(Usage(format!(

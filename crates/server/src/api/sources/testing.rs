@@ -134,8 +134,8 @@ fn signed(
     };
     provider.sign(&mut request, &secret, &live.settings, &id, at).map_err(|problem| {
         let why = format!(
-            "a request cannot be signed here: {problem}; `webhookctl trigger {0} --new-keys` makes a key pair for \
-             a test source, and `webhookctl trigger {0} EVENT --secret …` signs with its private key",
+            "a request cannot be signed here: {problem}; `webhookctl trigger {0} EVENT` makes a test source with a \
+             key pair of its own, and sends there",
             provider.name()
         );
         ApiError::new(StatusCode::CONFLICT, "invalid_state", why)
