@@ -452,6 +452,42 @@ async fn a_setting_that_is_not_named_stays_and_no_address_is_changed_under_kept_
     assert_eq!(telegram.seen("/bot7007:AAE/setWebhook").len(), 1);
 }
 
+/// Mail is handed in at a server that is named in parts, by a service that is named apart from its key.
+#[tokio::test]
+async fn no_part_of_where_mail_is_handed_in_is_changed_under_kept_secrets() {
+    let gateway = Gateway::start(Database::Sqlite).await;
+    let api = gateway.admin();
+    let settings = json!({
+        "from": "agent@acme.example", "smtp_host": "mail.acme.example", "smtp_port": "465",
+        "smtp_username": "agent", "smtp_password": "hunter2", "reply_api_key": "SG.key",
+    });
+    let source = api.source_with("email-postmark", json!({"settings": settings})).await;
+    let path = format!("/sources/{}", source.id);
+    let change = async |settings| api.patch(&path, json!({"settings": settings})).await;
+    let elsewhere = [
+        ("smtp_host", json!("mail.evil.example")),
+        ("smtp_host", json!(null)),
+        ("smtp_port", json!("2525")),
+        ("smtp_tls", json!("none")),
+        ("reply_via", json!("resend")),
+        ("reply_api_url", json!("https://evil.example")),
+    ];
+    for (name, value) in elsewhere {
+        let field = format!("settings.{name}");
+        let refused = change(json!({name: value})).await.refuses_field(&field);
+        let why = refused.text("detail");
+        assert!(why.contains("reply_api_key and smtp_password"), "{why}");
+        // One of two secrets does not do.
+        change(json!({name: value, "smtp_password": "x"})).await.refuses_field(&field);
+    }
+    change(json!({"from": "other@acme.example", "smtp_username": "other"})).await.is(200);
+    change(json!({"smtp_host": "mail.acme.example", "smtp_port": "465"})).await.is(200);
+    let known =
+        json!({"smtp_host": "new.acme.example", "smtp_password": "x", "reply_api_key": "y"});
+    let moved = change(known).await.is(200).json();
+    assert_eq!(moved["settings"]["smtp_host"], "new.acme.example");
+}
+
 #[tokio::test]
 async fn a_source_can_be_tried_and_says_how_it_stands() {
     let gateway = Gateway::start(Database::Sqlite).await;

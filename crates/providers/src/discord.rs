@@ -174,7 +174,8 @@ const SETTINGS: &[Setting] = &[
         "api_url",
         "API address",
         "Leave it empty for https://discord.com/api/v10; set it to go through a proxy.",
-    ),
+    )
+.destination(),
 ];
 
 static SAMPLES: &[Sample] = &[

@@ -162,7 +162,8 @@ const SETTINGS: &[Setting] = &[
         "api_url",
         "API address",
         "Where Resend's API is, if not at https://api.resend.com.",
-    ),
+    )
+.destination(),
 ];
 
 static SAMPLES: &[Sample] = &[

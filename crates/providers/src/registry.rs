@@ -100,6 +100,22 @@ mod tests {
     }
 
     #[test]
+    fn every_setting_that_says_where_secrets_go_is_declared_as_such() {
+        let says_where = ["_url", "_uri", "_host", "_port", "_tls", "_via", "_endpoint"];
+        for provider in all() {
+            for setting in provider.settings() {
+                let named_so = says_where.iter().any(|end| setting.name.ends_with(end));
+                assert_eq!(setting.destination, named_so, "{} {}", provider.name(), setting.name);
+            }
+        }
+        let of_mail = find("email-postmark").unwrap().settings();
+        let mut declared: Vec<_> =
+            of_mail.iter().filter(|setting| setting.destination).map(|each| each.name).collect();
+        declared.sort_unstable();
+        assert_eq!(declared, ["reply_api_url", "reply_via", "smtp_host", "smtp_port", "smtp_tls"]);
+    }
+
+    #[test]
     fn every_provider_says_where_its_address_goes() {
         let url = "https://hooks.example/in/src_1";
         for provider in all() {

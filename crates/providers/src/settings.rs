@@ -16,6 +16,8 @@ pub struct Setting {
     pub need: Need,
     /// Whether it must never be shown.
     pub secret: bool,
+    /// Whether it decides where the source's secrets are sent, or how well they are hidden on their way.
+    pub destination: bool,
     /// What it is for, in a sentence or two.
     pub help: &'static str,
     /// What it may look like.
@@ -36,7 +38,15 @@ pub enum Need {
 impl Setting {
     /// One that may be left out.
     pub const fn optional(name: &'static str, label: &'static str, help: &'static str) -> Setting {
-        Setting { name, label, need: Need::Nothing, secret: false, help, example: "" }
+        Setting {
+            name,
+            label,
+            need: Need::Nothing,
+            secret: false,
+            destination: false,
+            help,
+            example: "",
+        }
     }
 
     /// One without which nothing can be received.
@@ -56,6 +66,11 @@ impl Setting {
     /// The same, never to be shown.
     pub const fn secret(self) -> Setting {
         Setting { secret: true, ..self }
+    }
+
+    /// The same, deciding where the source's secrets are sent: who changes it has to know them.
+    pub const fn destination(self) -> Setting {
+        Setting { destination: true, ..self }
     }
 
     /// The same, with what it may look like.

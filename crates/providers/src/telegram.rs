@@ -202,7 +202,8 @@ const SETTINGS: &[Setting] = &[
         "api_url",
         "API address",
         "Leave it empty for https://api.telegram.org; set it for a Bot API server of your own, or a proxy.",
-    ),
+    )
+.destination(),
 ];
 
 static SAMPLES: &[Sample] = &[

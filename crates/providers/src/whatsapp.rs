@@ -127,7 +127,8 @@ const SETTINGS: &[Setting] = &[
         "api_url",
         "API address",
         "Leave it empty for https://graph.facebook.com; set it to go through a proxy.",
-    ),
+    )
+.destination(),
     Setting::optional(
         "api_version",
         "API version",

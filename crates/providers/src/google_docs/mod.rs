@@ -221,7 +221,8 @@ const SETTINGS: &[Setting] = &[
         "api_url",
         "API address",
         "Where Google's API is, if not at https://www.googleapis.com.",
-    ),
+    )
+.destination(),
 ];
 
 static SAMPLES: &[Sample] = &[

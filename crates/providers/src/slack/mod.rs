@@ -171,7 +171,8 @@ const SETTINGS: &[Setting] = &[
         "api_url",
         "API address",
         "Where Slack's API is, if not at https://slack.com/api.",
-    ),
+    )
+.destination(),
 ];
 
 const FORM: &str = "application/x-www-form-urlencoded";

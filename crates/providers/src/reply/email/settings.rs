@@ -18,6 +18,7 @@ pub(crate) const REPLY_VIA: Setting = Setting::optional(
     "How replies are sent: smtp, resend or sendgrid. If left out, by the service that receives the mail where that \
      is Resend or SendGrid, else smtp.",
 )
+.destination()
 .example("smtp");
 
 pub(crate) const REPLY_API_KEY: Setting = Setting::for_replies(
@@ -31,17 +32,21 @@ pub(crate) const REPLY_API_URL: Setting = Setting::optional(
     "reply_api_url",
     "API address for replies",
     "Leave it empty for https://api.resend.com or https://api.sendgrid.com; set it to go through a proxy.",
-);
+)
+.destination();
 
 pub(crate) const SMTP_HOST: Setting = Setting::for_replies(
     "smtp_host",
     "Mail server",
     "Where replies are handed in, where they go by smtp.",
 )
+.destination()
 .example("smtp.acme.example");
 
 pub(crate) const SMTP_PORT: Setting =
-    Setting::optional("smtp_port", "Port of the mail server", "587 if left out.").example("587");
+    Setting::optional("smtp_port", "Port of the mail server", "587 if left out.")
+        .destination()
+        .example("587");
 
 pub(crate) const SMTP_USERNAME: Setting = Setting::optional(
     "smtp_username",
@@ -59,6 +64,7 @@ pub(crate) const SMTP_TLS: Setting = Setting::optional(
     "implicit, starttls or none; if left out, implicit on port 465 and else starttls. With none, anybody on the way \
      can read the mail and the password.",
 )
+.destination()
 .example("starttls");
 
 /// The service that sends.

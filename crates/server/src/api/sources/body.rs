@@ -320,22 +320,22 @@ fn change_settings(
         }
         None => (config.settings, secrets.settings) = (Map::new(), Map::new()),
     }
-    // Secrets go to the address in a setting. Whoever changes it without knowing them must not get them sent.
+    // Secrets go where a setting says. Whoever changes it without knowing them must not get them sent.
     let given = given.unwrap_or_default();
+    let declared = |name: &str| provider.settings().iter().find(|setting| setting.name == name);
+    let leads = |name: &str| declared(name).is_some_and(|setting| setting.destination);
     let moved = given
         .iter()
-        .find(|(name, to)| name.ends_with("_url") && was.get(*name).unwrap_or(&Value::Null) != *to);
+        .find(|(name, to)| leads(name) && was.get(*name).unwrap_or(&Value::Null) != *to);
     if let (Some((name, _)), false) = (moved, secrets.settings.is_empty()) {
         let kept: Vec<&str> = secrets.settings.keys().map(String::as_str).collect();
-        let why = format!("is where secrets are sent: give {} again with it", kept.join(" and "));
+        let why = format!("says where secrets are sent: give {} again with it", kept.join(" and "));
         return Err(ApiError::field(format!("settings.{name}"), why));
     }
     // Trust is about addresses, which any setting may hold: all must have come from those who are trusted.
     let none_kept = config.settings.is_empty() && secrets.settings.is_empty();
     config.settings_trusted = trusted && (config.settings_trusted || none_kept);
-    let is_secret = |name: &str| {
-        provider.settings().iter().any(|setting| setting.name == name && setting.secret)
-    };
+    let is_secret = |name: &str| declared(name).is_some_and(|setting| setting.secret);
     for (name, value) in given.into_iter().filter(|(_, value)| !value.is_null()) {
         let place = if is_secret(&name) { &mut secrets.settings } else { &mut config.settings };
         place.insert(name, value);
