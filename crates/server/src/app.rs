@@ -221,7 +221,7 @@ pub async fn connect(
         tally: Tally::new(random_number(entropy.as_ref())),
         untold: Untold::default(),
         circuits: Circuits::default(),
-        last_id: Mutex::new(context::last_id(store.as_ref(), clock.now()).await?),
+        last_id: Mutex::new(context::last_id(store.as_ref(), clock.now(), entropy.as_ref()).await?),
         timers_seen: AtomicI64::new(0),
         aside: Aside::default(),
         used_keys: Mutex::new(HashMap::new()),

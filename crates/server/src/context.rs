@@ -134,10 +134,16 @@ pub struct Context {
 
 /// After which id those of a server that starts now begin: a clock that was set back a little while it was down puts
 /// nothing before what is there, as one that is set back under it does not.
-pub async fn last_id(store: &dyn Store, now: Timestamp) -> wakepost_store::Result<Ulid> {
+pub async fn last_id(
+    store: &dyn Store,
+    now: Timestamp,
+    entropy: &dyn Entropy,
+) -> wakepost_store::Result<Ulid> {
     let newest = store.newest_id(Ulid::floor(now.after(STEP_BACK_MAX))).await?;
-    // The events of one body have ids after its own, in the same millisecond.
-    Ok(newest.map_or(Ulid::MIN, |id| Ulid::floor(id.time().after(Duration::from_millis(1)))))
+    // The events of one body have ids after its own, in the same millisecond. By chance, since another node may start
+    // after the same one: ids that both gave out would be taken for another try of the same thing.
+    let beginning = |id: Ulid| Ulid::new(id.time().after(Duration::from_millis(1)), entropy);
+    Ok(newest.map_or(Ulid::MIN, beginning))
 }
 
 impl Context {
@@ -188,5 +194,41 @@ impl Context {
 impl std::fmt::Debug for Context {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Context")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+    use wakepost_domain::WorkId;
+    use wakepost_domain::work::WorkKind;
+
+    use super::*;
+    use crate::trial::Trial;
+
+    struct Stopped(Timestamp);
+
+    impl Clock for Stopped {
+        fn now(&self) -> Timestamp {
+            self.0
+        }
+    }
+
+    #[tokio::test]
+    async fn two_nodes_that_start_after_the_same_id_give_out_different_ones_after_it() {
+        let trial = Trial::start().await;
+        let made = trial.post("/jobs", &json!({"kind": "t", "input": 1})).await;
+        let newest = WorkId::parse(made["id"].as_str().unwrap(), WorkKind::Job).unwrap();
+        let clock = Arc::new(Stopped(newest.0.time().before(Duration::from_secs(5))));
+        let mut given = BTreeSet::new();
+        for _ in 0..2 {
+            let node = trial.node(clock.clone(), trial.context.vault.clone()).await;
+            let ids: Vec<Ulid> = (0..50).map(|_| node.new_id()).collect();
+            assert!(ids[0] > newest.0 && ids.is_sorted());
+            given.extend(ids);
+        }
+        assert_eq!(given.len(), 100);
     }
 }

@@ -39,6 +39,8 @@ pub mod system;
 pub mod telemetry;
 mod to_the_end;
 pub mod tokens;
+#[cfg(test)]
+mod trial;
 pub mod view;
 pub mod webhooks;
 pub mod within;
