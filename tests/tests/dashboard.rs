@@ -11,6 +11,7 @@ on_both!(
     a_page_shows_nothing_of_other_tenants,
     what_is_foreign_is_text,
     many_wrong_keys_are_slowed_down,
+    a_form_changes_no_setting_that_was_left_as_it_is,
 );
 
 const PAGES: [&str; 15] = [
@@ -75,6 +76,43 @@ impl<'a> Reader<'a> {
     async fn send(&self, path: &str, form: &str) -> Answer {
         post(self.gateway, path, self.headers(), form).await
     }
+
+    /// Sends the form of a page as a browser would, with some of its fields filled in anew.
+    async fn fill(&self, page: &str, changed: &[(&str, &str)]) -> Answer {
+        let (to, mut fields) = form_on(page);
+        for (name, value) in changed {
+            let field = fields.iter_mut().find(|(known, _)| known == name).expect("a field of it");
+            (*value).clone_into(&mut field.1);
+        }
+        let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        self.send(&to, &form).await
+    }
+}
+
+/// Where the first form of a page goes that has a name to fill in, and what its fields hold.
+fn form_on(page: &str) -> (String, Vec<(String, String)>) {
+    let form = page.split("<form ").find(|form| form.contains("name=\"name\"")).expect("a form");
+    let form = form.split("</form>").next().expect("its end");
+    let attribute = |tag: &str, name: &str| {
+        let rest = tag.split(&format!("{name}=\"")).nth(1)?;
+        Some(rest.split('"').next()?.to_owned())
+    };
+    let tags = form.split("<input ").skip(1).map(|tag| tag.split('>').next().expect("its end"));
+    let mut fields: Vec<_> = tags
+        .filter(|tag| !tag.contains("type=\"checkbox\""))
+        .map(|tag| {
+            let name = attribute(&format!(" {tag}"), " name").expect("a name");
+            (name, attribute(tag, " value").unwrap_or_default())
+        })
+        .collect();
+    for select in form.split("<select ").skip(1) {
+        let options = select.split("<option ").skip(1);
+        let chosen = options.clone().find(|option| option.contains(" selected"));
+        let chosen = chosen.or_else(|| options.clone().next()).expect("an option");
+        let name = attribute(&format!(" {select}"), " name").expect("a name");
+        fields.push((name, attribute(&format!(" {chosen}"), " value").expect("a value")));
+    }
+    (attribute(form, "action").expect("where it goes"), fields)
 }
 
 async fn post(gateway: &Gateway, path: &str, mut headers: HeaderMap, form: &str) -> Answer {
@@ -194,4 +232,29 @@ async fn many_wrong_keys_are_slowed_down(database: Database) {
     }
     assert!(last.contains("Too many wrong keys"), "{last}");
     Reader::sign_in(&gateway, gateway.admin_key()).await;
+}
+
+async fn a_form_changes_no_setting_that_was_left_as_it_is(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let settings = json!({"header": "Authorization", "algorithm": "token", "prefix": "Bearer "});
+    let source = api.source_with("generic", json!({"settings": settings})).await;
+    let path = format!("/sources/{}", source.id);
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    let page = reader.page(&format!("{path}/edit")).await;
+    reader.fill(&page, &[("name", "Billing")]).await.is(303);
+    let kept = api.get(&path).await.is(200).json();
+    assert_eq!((&kept["name"], &kept["settings"]), (&json!("Billing"), &settings));
+    // One that is filled in counts as it was typed, and one of blanks alone as left empty.
+    let page = reader.page(&format!("{path}/edit")).await;
+    reader.fill(&page, &[("setting.prefix", "Token "), ("setting.header", " ")]).await.is(303);
+    let changed = json!({"algorithm": "token", "prefix": "Token "});
+    assert_eq!(api.get(&path).await.is(200).json()["settings"], changed);
+
+    let page = reader.page("/sources/new?provider=generic").await;
+    let given = [("name", "New"), ("setting.prefix", "Bearer "), ("setting.separator", " ")];
+    reader.fill(&page, &given).await.is(200);
+    let made = api.get("/sources").await.is(200).json();
+    let made = made["data"].as_array().expect("a list").iter().find(|each| each["name"] == "New");
+    assert_eq!(made.expect("the new one")["settings"], json!({"prefix": "Bearer "}));
 }

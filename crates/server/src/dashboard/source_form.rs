@@ -152,9 +152,10 @@ fn text(value: Option<&Value>) -> String {
 /// Makes one, and shows its address and its secret, once.
 pub async fn create(desk: Desk, form: Form) -> Result<Response, Refused> {
     let mut body = act::fields(&form, &["provider", "name", "secret", "mode"]);
-    let settings = form.starting_with("setting.").map(|(name, value)| (name, value.trim()));
-    let settings: Map<String, Value> = settings
-        .filter(|(_, value)| !value.is_empty())
+    // As they were typed: a prefix may end with a blank that counts.
+    let settings: Map<String, Value> = form
+        .starting_with("setting.")
+        .filter(|(_, value)| !value.trim().is_empty())
         .map(|(name, value)| (name.to_owned(), json!(value)))
         .collect();
     act::put(&mut body, "settings", Value::Object(settings));
@@ -180,8 +181,8 @@ pub async fn save(desk: Desk, id: &str, form: Form) -> Result<Response, Refused>
         |name: &str| provider.settings.iter().any(|setting| setting.name == name && setting.secret);
     let mut settings = Map::new();
     for (name, given) in form.starting_with("setting.") {
-        let (given, was) = (given.trim(), source.settings.get(name));
-        let stays = if is_secret(name) { given.is_empty() } else { given == text(was) };
+        let was = source.settings.get(name);
+        let stays = if is_secret(name) { given.trim().is_empty() } else { given == text(was) };
         if !stays {
             settings.insert(name.to_owned(), value(name, given, was)?);
         }
@@ -199,7 +200,7 @@ pub async fn save(desk: Desk, id: &str, form: Form) -> Result<Response, Refused>
 /// What is not text was shown as JSON, and is read as such.
 fn value(name: &str, given: &str, was: Option<&Value>) -> Result<Value, Refused> {
     match was {
-        _ if given.is_empty() => Ok(Value::Null),
+        _ if given.trim().is_empty() => Ok(Value::Null),
         None | Some(Value::Null | Value::String(_)) => Ok(json!(given)),
         Some(_) => serde_json::from_str(given).map_err(|_| {
             let why = format!("{name} was JSON, and {given:?} is not");
