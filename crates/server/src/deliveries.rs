@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 use wakepost_domain::publication::{Head, linked};
 use wakepost_domain::webhook::{Auth, INLINE_BYTES_MAX, Webhook};
-use wakepost_domain::{EventId, TenantId, Timestamp};
+use wakepost_domain::{EventId, Timestamp};
 use wakepost_store::moves::Claimed;
-use wakepost_store::vault::{Sealed, Slot};
+use wakepost_store::vault::{Sealed, Slot, TenantKey};
 
 use crate::chains;
 use crate::context::Context;
@@ -38,13 +38,7 @@ pub fn compose(
 }
 
 /// What an event says, byte for byte as it was published, from its record.
-pub async fn said(
-    context: &Context,
-    tenant: TenantId,
-    event: EventId,
-    record: &Sealed,
-) -> wakepost_store::Result<Bytes> {
-    let key = context.vault.key(tenant).await?;
+pub fn said(key: &TenantKey, event: EventId, record: &Sealed) -> wakepost_store::Result<Bytes> {
     let plain = key.open(Slot::Content(event), record)?;
     Ok(Content::decode(&plain)?.body.into())
 }

@@ -115,7 +115,7 @@ pub async fn lease(At(id): At<String>, call: Call) -> Result<Response, ApiError>
     let claimed = call.context.queue.lease(&ask, &call.context.stop).await?;
     call.context.metrics.started(claimed.iter().map(|item| &item.0));
     story::leased(&call.context, claimed.iter().map(|item| &item.0)).await;
-    let bodies = match executors::bodies(&call.context, &claimed).await {
+    let bodies = match executors::bodies(&call.context, tenant.id, &claimed).await {
         Ok(bodies) => bodies,
         Err(error) => {
             for (item, ..) in &claimed {

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use wakepost_domain::transition::Ending;
 use wakepost_domain::webhook::Webhook;
 use wakepost_domain::{Timestamp, WebhookId};
 use wakepost_store::{Result, StoreError, failpoint};
 
-use super::Finished;
 use super::lease::{self, Stop};
+use super::{Finished, Said};
 use crate::context::Context;
 use crate::deliveries;
 use crate::outbound::{Delivered, Tried, deliver};
@@ -21,8 +20,8 @@ use crate::webhooks;
 /// What recording an end may take beyond the receiver's own time.
 const MARGIN: Duration = Duration::from_secs(20);
 
-/// Sends one delivery. `body`: what its event says, if that was read already.
-pub async fn run(context: &Arc<Context>, item: &Pushed, body: Option<Bytes>) -> Finished {
+/// Sends one delivery. `said`: what its event says, if that was read already.
+pub async fn run(context: &Arc<Context>, item: &Pushed, said: Option<Said>) -> Finished {
     let webhook = match webhook(context, item).await {
         Ok(Some(webhook)) => webhook,
         Ok(None) => return Finished::Declined { reason: "the webhook was deleted".to_owned() },
@@ -36,7 +35,7 @@ pub async fn run(context: &Arc<Context>, item: &Pushed, body: Option<Bytes>) -> 
         // A node that was frozen must hear first that its lease is over.
         biased;
         stopped = lease::keep(context, item, limit) => stopped,
-        finished = send(context, item, &webhook, body) => {
+        finished = send(context, item, &webhook, said) => {
             return finished.unwrap_or_else(|error| match error {
                 StoreError::LeaseLost => Finished::Lost,
                 error => Finished::failed(error.to_string(), true),
@@ -64,21 +63,20 @@ async fn send(
     context: &Arc<Context>,
     item: &Pushed,
     webhook: &Arc<Webhook>,
-    body: Option<Bytes>,
+    said: Option<Said>,
 ) -> Result<Finished> {
     let (claimed, ..) = item;
     let Some(event) = claimed.event else {
         return Ok(Finished::failed("it has no event", false));
     };
-    let body = match body {
-        Some(body) => body,
+    let said = match said {
+        Some(said) => said,
         None => match context.store.contents(vec![event]).await?.pop() {
-            Some((_, record)) => {
-                deliveries::said(context, claimed.ticket.tenant, event, &record).await?
-            }
+            Some((_, record)) => Said::kept(record),
             None => return Ok(Finished::failed("the event is not kept any more", false)),
         },
     };
+    let body = said.open(context, claimed.ticket.tenant, event).await?;
     let delivery = match deliveries::compose(context, claimed, webhook, event, body) {
         Ok(delivery) => delivery,
         Err(error) => return Ok(Finished::failed(error, false)),

@@ -13,16 +13,14 @@ mod lease;
 mod places;
 pub mod preflight;
 mod reply;
+mod said;
 mod signing;
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::Instrument;
-use wakepost_domain::EventId;
 use wakepost_domain::executor::Executor;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::transition::Ending;
@@ -32,7 +30,6 @@ use wakepost_store::vault::Slot;
 use wakepost_store::{Result, StoreError};
 
 use crate::context::Context;
-use crate::deliveries;
 use crate::queue::Pushed;
 use crate::replies;
 use crate::telemetry::story;
@@ -41,6 +38,7 @@ use crate::webhooks;
 use crate::workers::settle::{decide, settle_decided};
 
 pub use places::{Place, Places};
+pub use said::{Found, Record, Said, bodies, find};
 
 /// How a run came out.
 #[derive(Debug)]
@@ -98,42 +96,15 @@ impl Finished {
     }
 }
 
-/// What the events of claimed deliveries say: as they were just published, or read together, one look for a whole batch,
-/// however many webhooks an event goes to. What is missing is not kept any more, or cannot be read.
-pub async fn bodies(context: &Context, claimed: &[Pushed]) -> Result<HashMap<EventId, Bytes>> {
-    let deliveries = claimed.iter().filter(|item| item.0.kind == WorkKind::Delivery);
-    let mut bodies = HashMap::new();
-    let mut unknown = BTreeMap::new();
-    for (claimed, ..) in deliveries {
-        let Some(event) = claimed.event else { continue };
-        match context.fresh.take(event) {
-            Some(body) => drop(bodies.insert(event, body)),
-            None => drop(unknown.insert(event, claimed.ticket.tenant)),
-        }
-    }
-    unknown.retain(|event, _| !bodies.contains_key(event));
-    if unknown.is_empty() {
-        return Ok(bodies);
-    }
-    for (event, record) in context.store.contents(unknown.keys().copied().collect()).await? {
-        match deliveries::said(context, unknown[&event], event, &record).await {
-            Ok(body) => drop(bodies.insert(event, body)),
-            Err(StoreError::Corrupt(_)) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(bodies)
-}
-
-/// Runs one item to its end, and records it. `body`: what its event says, if that was read already.
-pub async fn run(context: &Arc<Context>, item: Pushed, body: Option<Bytes>) {
+/// Runs one item to its end, and records it. `said`: what its event says, if that was read already.
+pub async fn run(context: &Arc<Context>, item: Pushed, said: Option<Said>) {
     context.metrics.pushed_running.inc();
     let span = story::of_run(context, &item).await;
-    run_to_its_end(context, item, body).instrument(span).await;
+    run_to_its_end(context, item, said).instrument(span).await;
     context.metrics.pushed_running.dec();
 }
 
-async fn run_to_its_end(context: &Arc<Context>, item: Pushed, body: Option<Bytes>) {
+async fn run_to_its_end(context: &Arc<Context>, item: Pushed, said: Option<Said>) {
     let (claimed, _, policy) = &item;
     let ticket = claimed.ticket;
     if policy.executor == Executor::Gateway {
@@ -141,7 +112,7 @@ async fn run_to_its_end(context: &Arc<Context>, item: Pushed, body: Option<Bytes
         let finished = match claimed.kind {
             WorkKind::Reply => Box::pin(reply::run(context, &item)).await,
             WorkKind::Callback => Box::pin(callback::run(context, &item)).await,
-            WorkKind::Delivery => Box::pin(delivery::run(context, &item, body)).await,
+            WorkKind::Delivery => Box::pin(delivery::run(context, &item, said)).await,
             WorkKind::Job => Box::pin(expand::run(context, &item)).await,
         };
         let state = Box::pin(record(context, &item, finished)).await;

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio_util::task::TaskTracker;
 
 use crate::context::Context;
-use crate::executors;
+use crate::executors::{self, Found, Said};
 use crate::queue::{Pushed, Rule};
 use crate::telemetry::story;
 
@@ -56,22 +55,24 @@ async fn start_ready(
     let any = !claimed.is_empty();
     context.metrics.started(claimed.iter().map(|item| &item.0));
     story::leased(context, claimed.iter().map(|item| &item.0)).await;
-    // Each looks for what is missing here by itself.
-    let bodies = executors::bodies(context, &claimed).await.unwrap_or_default();
+    let Found { said, failed } = executors::find(context, &claimed).await;
+    if let Some(error) = failed {
+        tracing::debug!(%error, "events could not be read together; each delivery reads its own");
+    }
     for item in claimed {
-        let body = item.0.event.and_then(|event| bodies.get(&event).cloned());
-        start_one(context, tracker, item, body);
+        let said = item.0.event.and_then(|event| said.get(&event).cloned());
+        start_one(context, tracker, item, said);
     }
     Ok(any)
 }
 
-fn start_one(context: &Arc<Context>, tracker: &TaskTracker, item: Pushed, body: Option<Bytes>) {
+fn start_one(context: &Arc<Context>, tracker: &TaskTracker, item: Pushed, said: Option<Said>) {
     // Between the plan and now a request may have taken the last place. The item is claimed, and is run.
     let lane = item.2.at_once.map(|_| item.1.id);
     let place = context.places.take(&item.2.executor, lane);
     let context = context.clone();
     tracker.spawn(async move {
-        executors::run(&context, item, body).await;
+        executors::run(&context, item, said).await;
         drop(place);
         context.queue.push_place_free();
     });
