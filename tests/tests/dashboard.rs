@@ -12,6 +12,7 @@ on_both!(
     what_is_foreign_is_text,
     many_wrong_keys_are_slowed_down,
     a_form_changes_no_setting_that_was_left_as_it_is,
+    a_form_undoes_nothing_that_others_changed_while_it_was_open,
 );
 
 const PAGES: [&str; 15] = [
@@ -257,4 +258,37 @@ async fn a_form_changes_no_setting_that_was_left_as_it_is(database: Database) {
     let made = api.get("/sources").await.is(200).json();
     let made = made["data"].as_array().expect("a list").iter().find(|each| each["name"] == "New");
     assert_eq!(made.expect("the new one")["settings"], json!({"prefix": "Bearer "}));
+}
+
+async fn a_form_undoes_nothing_that_others_changed_while_it_was_open(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let settings = json!({"header": "X-Signature", "prefix": "v1="});
+    let source = api.source_with("generic", json!({"name": "One", "settings": settings})).await;
+    let path = format!("/sources/{}", source.id);
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    let edit = format!("{path}/edit");
+    let page = reader.page(&edit).await;
+    let theirs =
+        json!({"filter": ["a.*"], "mode": "draft", "name": "Two", "settings": {"prefix": "v2="}});
+    api.patch(&path, theirs).await.is(200);
+    // What they changed and this form did not, stays.
+    reader.fill(&page, &[("setting.header", "X-Sign")]).await.is(303);
+    let now = api.get(&path).await.is(200).json();
+    assert_eq!(now["settings"], json!({"header": "X-Sign", "prefix": "v2="}));
+    assert_eq!((&now["filter"], &now["mode"]), (&json!(["a.*"]), &json!("draft")));
+    // What both changed is not overwritten, and nothing else is saved beside it.
+    for (name, value) in [("name", "Three"), ("setting.prefix", "v3="), ("filter", "b.*")] {
+        let both = [(name, value), ("setting.header", "X-Other")];
+        let refused = reader.fill(&page, &both).await.is(409);
+        let said = String::from_utf8_lossy(&refused.body).into_owned();
+        assert!(said.contains("while the form was open"), "{said}");
+    }
+    assert_eq!(api.get(&path).await.is(200).json(), now);
+    let page = reader.page(&edit).await;
+    let last = [("name", "Three"), ("setting.prefix", ""), ("filter", ""), ("mode", "auto")];
+    reader.fill(&page, &last).await.is(303);
+    let now = api.get(&path).await.is(200).json();
+    assert_eq!((&now["name"], &now["mode"]), (&json!("Three"), &json!("auto")));
+    assert_eq!((&now["settings"], &now["filter"]), (&json!({"header": "X-Sign"}), &json!([])));
 }

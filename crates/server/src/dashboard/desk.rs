@@ -135,7 +135,12 @@ pub struct Form(Vec<(String, String)>);
 impl Form {
     /// A field, or nothing.
     pub fn get(&self, name: &str) -> &str {
-        self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+        self.find(name).unwrap_or_default()
+    }
+
+    /// A field, if it is there.
+    pub fn find(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// Fields whose names begin alike, by the rest of their names.

@@ -29,6 +29,8 @@ struct Fields {
     name: String,
     about_secret: &'static str,
     fields: Vec<Field>,
+    /// What the other fields show at first, by their names: what is sent is held against that.
+    shown: Vec<(String, String)>,
     filter: String,
     is_draft: bool,
     may_be_unsigned: bool,
@@ -71,6 +73,7 @@ pub async fn new(desk: Desk) -> Result<Response, Refused> {
                     "The provider shows it where the webhook is set up. It can be added later."
                 }
             },
+            shown: Vec::new(),
             filter: String::new(),
             is_draft: false,
             may_be_unsigned: provider.name == "generic",
@@ -93,8 +96,6 @@ pub async fn edit(desk: Desk, Path(id): Path<String>) -> Result<Response, Refuse
         Frame::new(&desk, "Change a source", "sources")
     )?;
     let provider = the_provider(providers, &source)?;
-    let filter: Vec<&str> =
-        source.filter.iter().map(String::as_str).filter(|each| !each.is_empty()).collect();
     let page = Page {
         title: format!("Change {}", source.label()),
         providers: Vec::new(),
@@ -107,7 +108,8 @@ pub async fn edit(desk: Desk, Path(id): Path<String>) -> Result<Response, Refuse
                 }
                 false => "The provider shows it where the webhook is set up.",
             },
-            filter: filter.join(", "),
+            shown: shown(&source, &provider),
+            filter: patterns(&source),
             is_draft: source.mode == "draft",
             may_be_unsigned: false,
             button: "Save",
@@ -140,6 +142,23 @@ fn fields(provider: Provider, settings: &Map<String, Value>) -> Vec<Field> {
     provider.settings.into_iter().map(field).collect()
 }
 
+/// What the form of a source shows that may be shown, by the names of its fields.
+fn shown(source: &Source, provider: &Provider) -> Vec<(String, String)> {
+    let name = source.name.clone().unwrap_or_default();
+    let of_all = [("name", name), ("filter", patterns(source)), ("mode", source.mode.clone())];
+    let of_all = of_all.map(|(name, value)| (name.to_owned(), value));
+    let open = provider.settings.iter().filter(|setting| !setting.secret);
+    let settings = open.map(|setting| {
+        (format!("setting.{}", setting.name), text(source.settings.get(&setting.name)))
+    });
+    of_all.into_iter().chain(settings).collect()
+}
+
+fn patterns(source: &Source) -> String {
+    let filled = source.filter.iter().map(String::as_str).filter(|each| !each.is_empty());
+    filled.collect::<Vec<_>>().join(", ")
+}
+
 /// A setting as it stands in its field.
 fn text(value: Option<&Value>) -> String {
     match value {
@@ -169,7 +188,7 @@ pub async fn create(desk: Desk, form: Form) -> Result<Response, Refused> {
     show(desk, &id, Outcome::made(told, &made)).await
 }
 
-/// Changes one: only what is different from what the form showed.
+/// Changes one: only what is different from what the form showed, so that nothing is undone that others changed since.
 pub async fn save(desk: Desk, id: &str, form: Form) -> Result<Response, Refused> {
     let path = format!("/sources/{}", part(id));
     let (source, providers) = tokio::try_join!(
@@ -177,24 +196,56 @@ pub async fn save(desk: Desk, id: &str, form: Form) -> Result<Response, Refused>
         desk.api.get::<List<Provider>>("/providers", [])
     )?;
     let provider = the_provider(providers, &source)?;
-    let is_secret =
-        |name: &str| provider.settings.iter().any(|setting| setting.name == name && setting.secret);
+    let mut body = act::fields(&form, &["secret"]);
     let mut settings = Map::new();
-    for (name, given) in form.starting_with("setting.") {
-        let was = source.settings.get(name);
-        let stays = if is_secret(name) { given.trim().is_empty() } else { given == text(was) };
-        if !stays {
-            settings.insert(name.to_owned(), value(name, given, was)?);
+    for (field, stands) in shown(&source, &provider) {
+        let Some(given) = changed(&form, &field, &stands)? else { continue };
+        match field.strip_prefix("setting.") {
+            Some(name) => {
+                let was = source.settings.get(name);
+                settings.insert(name.to_owned(), value(name, given, was)?);
+            }
+            None if field == "filter" => act::put(&mut body, "filter", json!(act::names(given))),
+            None => act::put(&mut body, &field, json!(given.trim())),
         }
     }
-    let mut body = act::fields(&form, &["secret", "mode"]);
-    act::put(&mut body, "name", json!(form.get("name").trim()));
-    act::put(&mut body, "filter", json!(act::names(form.get("filter"))));
+    for secret in provider.settings.iter().filter(|setting| setting.secret) {
+        let given = form.get(&format!("setting.{}", secret.name));
+        if !given.trim().is_empty() {
+            settings.insert(secret.name.clone(), json!(given));
+        }
+    }
     if !settings.is_empty() {
         act::put(&mut body, "settings", Value::Object(settings));
     }
+    if body == act::nothing() {
+        return Ok(desk.done(&path, "Nothing was different."));
+    }
     desk.api.send(Method::PATCH, &path, &body, None).await?;
     Ok(desk.done(&path, "Changed."))
+}
+
+/// What was filled in to a field anew. `stands`: what it would show now, which others may have changed while the form
+/// was open.
+fn changed<'f>(form: &'f Form, field: &str, stands: &str) -> Result<Option<&'f str>, Refused> {
+    // A field has one line, whatever it was given.
+    let same = |one: &str, other: &str| {
+        let line = |text: &str| text.replace(['\r', '\n'], "");
+        line(one) == line(other)
+    };
+    let Some(given) = form.find(field) else { return Ok(None) };
+    let showed = form.find(&format!("shown.{field}")).unwrap_or(stands);
+    if same(given, showed) || same(given, stands) {
+        return Ok(None);
+    }
+    if !same(showed, stands) {
+        let name = field.trim_start_matches("setting.");
+        let why = format!(
+            "{name} was changed by somebody else while the form was open: nothing was saved. Load the form again"
+        );
+        return Err(Refused::new(StatusCode::CONFLICT, why));
+    }
+    Ok(Some(given))
 }
 
 /// What is not text was shown as JSON, and is read as such.
