@@ -12,6 +12,7 @@ on_both!(
     what_is_foreign_is_text,
     many_wrong_keys_are_slowed_down,
     a_form_changes_no_setting_that_was_left_as_it_is,
+    a_tenant_can_be_changed_though_the_server_keeps_less_than_it_was_given,
     a_form_undoes_nothing_that_others_changed_while_it_was_open,
 );
 
@@ -291,4 +292,30 @@ async fn a_form_undoes_nothing_that_others_changed_while_it_was_open(database: D
     let now = api.get(&path).await.is(200).json();
     assert_eq!((&now["name"], &now["mode"]), (&json!("Three"), &json!("auto")));
     assert_eq!((&now["settings"], &now["filter"]), (&json!({"header": "X-Sign"}), &json!([])));
+}
+
+async fn a_tenant_can_be_changed_though_the_server_keeps_less_than_it_was_given(
+    database: Database,
+) {
+    let setup = Gateway::setup(database).file("[retention]\nreceipts_days = 30\n");
+    let mut gateway = setup.start().await;
+    let ages = json!({"receipts_days": 20, "bodies_days": 5});
+    let acme = json!({"slug": "acme", "name": "Acme", "retention": ages});
+    gateway.admin().post("/tenants", acme).await.is(201);
+    let lowered = "[retention]\nreceipts_days = 10\n";
+    std::fs::write(gateway.directory().join("wakepost.toml"), lowered).expect("a file");
+    gateway.restart().await;
+    let api = gateway.admin();
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    let token = reader.token().await;
+    let form = |receipts: u32| {
+        format!("csrf={token}&name=Acme+Inc&weight=2&bodies_days=5&receipts_days={receipts}")
+    };
+    reader.send("/tenants/acme", &form(20)).await.is(303);
+    let acme = api.get("/tenants/acme").await.is(200).json();
+    assert_eq!((&acme["name"], &acme["weight"]), (&json!("Acme Inc"), &json!(2)));
+    assert_eq!(acme["retention"], json!({"receipts_days": 20, "bodies_days": 5}));
+    reader.send("/tenants/acme", &form(21)).await.is(422);
+    reader.send("/tenants/acme", &form(9)).await.is(303);
+    reader.send("/tenants/acme", &form(20)).await.is(422);
 }

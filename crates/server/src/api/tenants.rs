@@ -128,7 +128,7 @@ impl Fields {
         if let Some(kept) = self.retention {
             let mut ages = if kept.is_some() { settings.retention } else { Ages::default() };
             for (name, days) in kept.into_iter().flatten() {
-                let kind = check_kept(&name, days, config)?;
+                let kind = check_kept(&name, days, &settings.retention, config)?;
                 ages.set(kind, days);
             }
             settings.keep_for(ages, now);
@@ -137,8 +137,14 @@ impl Fields {
     }
 }
 
-/// Which kind of history is meant. The server's days are the most: it drops its history as a whole.
-fn check_kept(name: &str, days: Option<u32>, config: &Config) -> Result<History, ApiError> {
+/// Which kind of history is meant. The server's days are the most: it drops its history as a whole. What is set already may
+/// be said again, though the server may keep less by now.
+fn check_kept(
+    name: &str,
+    days: Option<u32>,
+    set: &Ages,
+    config: &Config,
+) -> Result<History, ApiError> {
     let field = || format!("retention.{name}");
     let Some(kind) = History::ALL.into_iter().find(|kind| kind.setting() == name) else {
         let known = History::ALL.map(|kind| format!("`{}`", kind.setting())).join(", ");
@@ -146,7 +152,8 @@ fn check_kept(name: &str, days: Option<u32>, config: &Config) -> Result<History,
         return Err(ApiError::field(field(), why));
     };
     let most = config.retention.days(kind);
-    if days.is_some_and(|days| days == 0 || u64::from(days) > most) {
+    let unfit = days.is_some_and(|days| days == 0 || u64::from(days) > most);
+    if unfit && set.days(kind) != days {
         let why = format!("must be at least 1 and at most the server's, which is {most}");
         return Err(ApiError::field(field(), why));
     }
