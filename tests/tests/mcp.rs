@@ -12,6 +12,7 @@ on_both!(
     both_ways_of_the_protocol_are_spoken_and_nothing_else,
     a_page_of_another_origin_may_not_call,
     what_an_agent_publishes_knows_what_led_to_it,
+    what_was_committed_is_counted,
 );
 
 /// One message to `/mcp`.
@@ -294,4 +295,17 @@ async fn what_an_agent_publishes_knows_what_led_to_it(database: Database) {
         let path = format!("/events/{}", id.as_str().unwrap_or_else(|| panic!("{answer}")));
         assert_eq!(api.get(&path).await.is(200).json()["parent_id"], parent);
     }
+}
+
+async fn what_was_committed_is_counted(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let job = api.job().await;
+    let lease = gateway.worker("w").wait().await;
+    for key in ["mail", "call"] {
+        lease.begin(key).await.is(200);
+    }
+    lease.commit("mail", json!({"sent": 1})).await.is(200);
+    let (words, _) = told(&gateway, &api, "explain", json!({"id": job, "tenant": "default"})).await;
+    assert!(words.contains("Effects: 2, of which 1 committed."), "{words}");
 }

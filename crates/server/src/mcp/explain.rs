@@ -66,7 +66,7 @@ pub fn work(work: &Value) -> String {
             .as_array()
             .into_iter()
             .flatten()
-            .filter(|one| text(one, "status") == "committed")
+            .filter(|one| text(one, "state") == "committed")
             .count();
         words.push_str(&format!(" Effects: {effects}, of which {committed} committed."));
     }
