@@ -2,12 +2,15 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wakepost_tests::{Api, Database, Gateway, on_both};
 
-on_both!(events_are_told_as_they_arrive_and_a_listener_goes_on_where_it_was);
+on_both!(
+    events_are_told_as_they_arrive_and_a_listener_goes_on_where_it_was,
+    a_stream_ends_with_its_key,
+);
 
 /// One who listens.
 struct Listener {
@@ -15,15 +18,20 @@ struct Listener {
 }
 
 impl Listener {
-    /// Asks for the stream, and waits until it has begun.
+    /// Asks for the inbox as it fills.
     fn start(gateway: &Gateway, api: &Api, query: &str, last: Option<&str>) -> Listener {
+        Listener::open(gateway, api, &format!("/inbox/stream?{query}"), last)
+    }
+
+    /// Asks for a stream, and waits until it has begun.
+    fn open(gateway: &Gateway, api: &Api, path: &str, last: Option<&str>) -> Listener {
         let host = gateway.url().strip_prefix("http://").expect("a plain address").to_owned();
         let mut stream = TcpStream::connect(&host).expect("a connection");
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
         let last = last.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
         write!(
             stream,
-            "GET /api/v1/inbox/stream?{query} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {}\r\n{last}\r\n",
+            "GET /api/v1{path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {}\r\n{last}\r\n",
             api.key()
         )
         .expect("a request");
@@ -31,6 +39,19 @@ impl Listener {
         assert!(listener.line().starts_with("HTTP/1.1 200"));
         while !listener.line().is_empty() {}
         listener
+    }
+
+    /// All that is told until the server ends the stream.
+    fn rest(mut self) -> String {
+        let (began, mut told) = (Instant::now(), String::new());
+        loop {
+            let line = self.line();
+            if line == "0" {
+                return told;
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "it goes on: {told}");
+            told.push_str(&line);
+        }
     }
 
     fn line(&mut self) -> String {
@@ -80,4 +101,28 @@ async fn events_are_told_as_they_arrive_and_a_listener_goes_on_where_it_was(data
     assert!(none.body.is_empty(), "one look, and nothing new");
     api.get("/inbox/stream?for_s=901").await.is(422);
     api.get("/inbox/stream?limit=1").await.is(422);
+}
+
+async fn a_stream_ends_with_its_key(database: Database) {
+    let nodes = Gateway::nodes(database).await;
+    let (gateway, elsewhere) = (&nodes[0], &nodes[nodes.len() - 1]);
+    let admin = elsewhere.admin();
+    let made = admin.post("/keys", json!({"name": "v", "role": "viewer", "tenant": "default"}));
+    let made = made.await.is(201);
+    let viewer = gateway.admin().with_key(&made.text("key"));
+    let source = admin.source("github").await;
+    let job = gateway.admin().job().await;
+    let mut inbox = Listener::start(gateway, &viewer, "", None);
+    let mut watched = Listener::open(gateway, &viewer, &format!("/jobs/{job}/events"), None);
+    let first = elsewhere.send(&source, &source.event("e-1")).await.is(202).text("event_id");
+    let heard = tokio::task::spawn_blocking(move || {
+        assert_eq!(inbox.next().0, first);
+        assert_eq!(watched.next().1["status"], "pending");
+        (inbox, watched)
+    });
+    let (inbox, watched) = heard.await.expect("both go on");
+    admin.delete(&format!("/keys/{}", made.text("id"))).await.is(204);
+    let ends = tokio::task::spawn_blocking(move || (inbox.rest(), watched.rest()));
+    ends.await.expect("both end");
+    viewer.get("/inbox").await.is(401);
 }

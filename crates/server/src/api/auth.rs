@@ -7,7 +7,7 @@ use axum::extract::ConnectInfo;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
-use wakepost_domain::access::{Reach, Right, Role};
+use wakepost_domain::access::{Key, Reach, Right, Role};
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::ports::Entropy;
 use wakepost_domain::{KeyId, TenantId};
@@ -30,6 +30,8 @@ pub struct Caller {
     pub ticket: Option<Ticket>,
     /// The key's id, to note its use.
     pub key: Option<KeyId>,
+    /// What the key is found by, to look at it again during a call that lasts.
+    hash: Option<[u8; 32]>,
     /// How many calls it may make in a second, if that is its own.
     rate_per_s: Option<f64>,
 }
@@ -82,6 +84,7 @@ impl Caller {
                 reach: Reach::Tenant(ticket.tenant),
                 ticket: Some(ticket),
                 key: None,
+                hash: None,
                 rate_per_s: None,
             });
         }
@@ -99,24 +102,31 @@ impl Caller {
             reach: Reach::Tenant(tenant),
             ticket: None,
             key: None,
+            hash: None,
             rate_per_s: None,
         }
     }
 
     /// Who has the key with this hash.
     pub async fn by_key(context: &Context, hash: [u8; 32]) -> Result<Caller, ApiError> {
-        let key = context.directory.key(hash).await?.ok_or_else(ApiError::unauthorized)?;
-        if key.expires_at.is_some_and(|end| end <= context.now()) {
-            return Err(ApiError::unauthorized());
-        }
+        let key = live_key(context, hash).await?.ok_or_else(ApiError::unauthorized)?;
         Ok(Caller {
             name: key.id.to_string(),
             role: key.role,
             reach: key.reach,
             ticket: None,
             key: Some(key.id),
+            hash: Some(hash),
             rate_per_s: key.rate_per_s,
         })
+    }
+
+    /// Whether the key still stands. A call that lasts asks again and again: its key may be revoked, or come to its end.
+    pub async fn still_stands(&self, context: &Context) -> wakepost_store::Result<bool> {
+        match self.hash {
+            Some(hash) => Ok(live_key(context, hash).await?.is_some()),
+            None => Ok(true),
+        }
     }
 
     /// Whether the caller has the right. A job's own key is good only for calls about its lease.
@@ -139,6 +149,11 @@ impl Caller {
             Reach::Tenant(own) => own == tenant,
         }
     }
+}
+
+async fn live_key(context: &Context, hash: [u8; 32]) -> wakepost_store::Result<Option<Key>> {
+    let key = context.directory.key(hash).await?;
+    Ok(key.filter(|key| key.expires_at.is_none_or(|end| end > context.now())))
 }
 
 /// The secret in `Authorization: Bearer …`, if there is exactly one.

@@ -24,6 +24,7 @@ use wakepost_domain::{RunId, Timestamp, WorkId};
 use wakepost_store::moves::{EffectRow, ProgressRow, WorkRow};
 use wakepost_store::vault::Slot;
 
+use super::auth::Caller;
 use super::call::{At, Call, Nothing};
 use super::describe::{self, Keyed, Missing};
 use super::error::ApiError;
@@ -67,6 +68,7 @@ pub async fn stream(At(id): At<String>, call: Call) -> Result<Response, ApiError
     };
     let watching = Watching {
         context: call.context.clone(),
+        caller: call.caller.clone(),
         work: row.id,
         // A worker sees no more than its own run.
         only_run: call.is_worker().then_some(row.fence),
@@ -136,6 +138,7 @@ struct Happening {
 /// One who watches.
 struct Watching {
     context: Arc<Context>,
+    caller: Caller,
     tenant: Arc<Tenant>,
     work: WorkId,
     only_run: Option<i32>,
@@ -178,6 +181,10 @@ impl Watching {
 
     /// Finds what was not told yet, and says whether there may be more at once.
     async fn look(&mut self) -> Result<bool, ApiError> {
+        if !self.caller.still_stands(&self.context).await? {
+            self.over = true;
+            return Ok(false);
+        }
         let store = &self.context.store;
         // The row first: once it is final, nothing that is read after it will be followed by more.
         let Some(row) = store.work(self.tenant.id, self.work).await? else {

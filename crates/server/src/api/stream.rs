@@ -16,6 +16,7 @@ use wakepost_domain::tenant::Tenant;
 use wakepost_domain::{EventId, Timestamp, Ulid};
 use wakepost_store::moves::{EventFilter, EventRow, Page};
 
+use super::auth::Caller;
 use super::call::Call;
 use super::describe::{self, Keyed, Missing};
 use super::error::ApiError;
@@ -102,6 +103,7 @@ pub async fn stream(call: Call) -> Result<Response, ApiError> {
     };
     let watching = Watching {
         context: call.context.clone(),
+        caller: call.caller.clone(),
         tenant,
         filter,
         from,
@@ -118,6 +120,7 @@ pub async fn stream(call: Call) -> Result<Response, ApiError> {
 /// One who listens.
 struct Watching {
     context: Arc<Context>,
+    caller: Caller,
     tenant: Arc<Tenant>,
     filter: EventFilter,
     /// Only what came after this.
@@ -150,14 +153,20 @@ impl Watching {
                 }
             }
             self.looked = true;
-            // The next look goes as far back.
-            if self.look().await.is_err() {
-                tracing::debug!("a stream could not look for events; it will try again");
+            match self.look().await {
+                Ok(true) => {}
+                Ok(false) => return None,
+                // The next look goes as far back.
+                Err(_) => tracing::debug!("a stream could not look for events; it will try again"),
             }
         }
     }
 
-    async fn look(&mut self) -> Result<(), ApiError> {
+    /// Finds what is to be told, and answers whether the caller may still hear it.
+    async fn look(&mut self) -> Result<bool, ApiError> {
+        if !self.caller.still_stands(&self.context).await? {
+            return Ok(false);
+        }
         let now = self.context.now();
         for row in self.found().await? {
             let id = row.event.id;
@@ -169,7 +178,7 @@ impl Watching {
         self.horizon = self.horizon.max(now.before(OVERLAP));
         let horizon = self.horizon;
         self.seen.retain(|id| id.0.time() >= horizon);
-        Ok(())
+        Ok(true)
     }
 
     /// What was not told yet, the oldest first.
