@@ -281,4 +281,16 @@ async fn settings_are_shown_with_their_origin_and_never_a_secret() {
             assert!(refused.stderr.contains(says), "{args:?}: {}", refused.stderr);
         }
     }
+    std::fs::remove_file(&file).expect("no file");
+    let misspelt = [("WAKEPOST_PUBLIC_ULR", "https://hooks.example")];
+    for args in [&["config", "check"][..], &["serve"][..]] {
+        let refused = wakepost(path, &misspelt, args).await.ends_with(1);
+        let says = "there is no setting WAKEPOST_PUBLIC_ULR; did you mean WAKEPOST_PUBLIC_URL?";
+        assert!(refused.stderr.contains(says), "{args:?}: {}", refused.stderr);
+    }
+    let others =
+        [("WAKEPOST_URL", "http://127.0.0.1:8787"), ("WAKEPOST_RETENTION_BODIES_DAYS", "9")];
+    let shown = wakepost(path, &others, &["config", "check"]).await.ends_with(0).stdout;
+    let bodies = shown.lines().find(|line| line.starts_with("retention.bodies_days"));
+    assert!(bodies.is_some_and(|line| line.ends_with("WAKEPOST_RETENTION_BODIES_DAYS")), "{shown}");
 }

@@ -20,7 +20,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use wakepost_store::failpoint;
 
-use crate::config::{Config, ConfigError, Flags, load};
+use crate::config::{Config, ConfigError, Flags, check_names, load};
 use crate::demo;
 
 /// A webhook gateway for AI agents: takes every event in once, runs the work until it is done, lets no side
@@ -168,6 +168,7 @@ impl Settings {
             ("log_level", self.log_level.clone()),
         ];
         let values = given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        check_names(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))?;
         load(&Flags { file: self.config.clone(), values }, &|name| std::env::var(name).ok())
     }
 }

@@ -108,28 +108,28 @@ const KNOWN: &[Known] = &[
     known("otlp_service_name", &["WAKEPOST_OTLP_SERVICE_NAME", "OTEL_SERVICE_NAME"], "wakepost"),
     known("log_format", &["WAKEPOST_LOG_FORMAT"], "pretty"),
     known("log_level", &["WAKEPOST_LOG_LEVEL"], "info"),
-    known("retention.bodies_days", &[], "30"),
-    known("retention.events_days", &[], "90"),
-    known("retention.runs_days", &[], "30"),
-    known("retention.dead_letters_days", &[], "30"),
-    known("retention.receipts_days", &[], "7"),
-    known("alerts.every_s", &[], "30"),
-    known("alerts.window_minutes", &[], "15"),
-    known("alerts.deliveries_min", &[], "20"),
-    known("alerts.calm_s", &[], "300"),
-    known("alerts.success_warning", &[], "99"),
-    known("alerts.success_critical", &[], "95"),
-    known("alerts.first_attempt_warning", &[], "95"),
-    known("alerts.first_attempt_critical", &[], "90"),
-    known("alerts.p50_ms", &[], "500"),
-    known("alerts.p99_ms", &[], "5000"),
-    known("alerts.dead_letters_warning", &[], "100"),
-    known("alerts.dead_letters_critical", &[], "1000"),
-    known("alerts.retry_queue", &[], "10000"),
-    known("alerts.failures_in_a_row", &[], "5"),
-    known("alerts.source_dead_letters", &[], "3"),
-    known("alerts.suspicious_replays", &[], "5"),
-    known("alerts.secret_days", &[], "180"),
+    known("retention.bodies_days", &["WAKEPOST_RETENTION_BODIES_DAYS"], "30"),
+    known("retention.events_days", &["WAKEPOST_RETENTION_EVENTS_DAYS"], "90"),
+    known("retention.runs_days", &["WAKEPOST_RETENTION_RUNS_DAYS"], "30"),
+    known("retention.dead_letters_days", &["WAKEPOST_RETENTION_DEAD_LETTERS_DAYS"], "30"),
+    known("retention.receipts_days", &["WAKEPOST_RETENTION_RECEIPTS_DAYS"], "7"),
+    known("alerts.every_s", &["WAKEPOST_ALERTS_EVERY_S"], "30"),
+    known("alerts.window_minutes", &["WAKEPOST_ALERTS_WINDOW_MINUTES"], "15"),
+    known("alerts.deliveries_min", &["WAKEPOST_ALERTS_DELIVERIES_MIN"], "20"),
+    known("alerts.calm_s", &["WAKEPOST_ALERTS_CALM_S"], "300"),
+    known("alerts.success_warning", &["WAKEPOST_ALERTS_SUCCESS_WARNING"], "99"),
+    known("alerts.success_critical", &["WAKEPOST_ALERTS_SUCCESS_CRITICAL"], "95"),
+    known("alerts.first_attempt_warning", &["WAKEPOST_ALERTS_FIRST_ATTEMPT_WARNING"], "95"),
+    known("alerts.first_attempt_critical", &["WAKEPOST_ALERTS_FIRST_ATTEMPT_CRITICAL"], "90"),
+    known("alerts.p50_ms", &["WAKEPOST_ALERTS_P50_MS"], "500"),
+    known("alerts.p99_ms", &["WAKEPOST_ALERTS_P99_MS"], "5000"),
+    known("alerts.dead_letters_warning", &["WAKEPOST_ALERTS_DEAD_LETTERS_WARNING"], "100"),
+    known("alerts.dead_letters_critical", &["WAKEPOST_ALERTS_DEAD_LETTERS_CRITICAL"], "1000"),
+    known("alerts.retry_queue", &["WAKEPOST_ALERTS_RETRY_QUEUE"], "10000"),
+    known("alerts.failures_in_a_row", &["WAKEPOST_ALERTS_FAILURES_IN_A_ROW"], "5"),
+    known("alerts.source_dead_letters", &["WAKEPOST_ALERTS_SOURCE_DEAD_LETTERS"], "3"),
+    known("alerts.suspicious_replays", &["WAKEPOST_ALERTS_SUSPICIOUS_REPLAYS"], "5"),
+    known("alerts.secret_days", &["WAKEPOST_ALERTS_SECRET_DAYS"], "180"),
 ];
 
 /// Reads everything. `environment` is asked by name.
@@ -145,6 +145,24 @@ pub fn load(
 pub fn load_text(text: &str) -> Result<Config, ConfigError> {
     let (file, commands) = parse_file(text).map_err(ConfigError)?;
     assemble(&Flags::default(), &|_| None, &file, commands)
+}
+
+/// How many letters may differ between a variable and the one that was meant.
+const TYPO_LETTERS: usize = 2;
+
+/// Refuses a variable whose name is almost that of a setting: it would be ignored in silence. That a name begins as ours do
+/// is no reason alone: our other programs have such variables, and Kubernetes makes some of a service's name.
+pub fn check_names(names: impl Iterator<Item = String>) -> Result<(), ConfigError> {
+    let known = || KNOWN.iter().flat_map(|known| known.env.iter().copied());
+    let ours = |name: &str| name.starts_with("WAKEPOST_");
+    for name in names.filter(|name| ours(name) && !known().any(|known| known == name)) {
+        let near = known().filter(|known| ours(known)).map(|known| (distance(known, &name), known));
+        if let Some((_, meant)) = near.min().filter(|(letters, _)| *letters <= TYPO_LETTERS) {
+            let why = format!("there is no setting {name}; did you mean {meant}?");
+            return Err(ConfigError(why));
+        }
+    }
+    Ok(())
 }
 
 fn assemble(
@@ -467,6 +485,8 @@ fn networks(text: &str) -> Result<Vec<ipnet::IpNet>, String> {
 
 #[cfg(test)]
 mod tests {
+    use wakepost_domain::retention::History;
+
     use super::*;
 
     fn nothing(_: &str) -> Option<String> {
@@ -508,6 +528,69 @@ mod tests {
         assert_eq!(problem, "there is no setting exec.a.comand; did you mean command?");
         let problem = parse_file("[retention]\nbodies = 3").unwrap_err();
         assert!(problem.contains("retention.bodies_days"), "{problem}");
+    }
+
+    #[test]
+    fn a_misspelt_variable_names_the_one_that_was_meant_and_others_are_let_be() {
+        let check = |name: &str| check_names([name.to_owned()].into_iter());
+        for (name, meant) in [
+            ("WAKEPOST_PUBLIC_ULR", "WAKEPOST_PUBLIC_URL"),
+            ("WAKEPOST_LISTN", "WAKEPOST_LISTEN"),
+            ("WAKEPOST_RETENTION_BODIES_DAY", "WAKEPOST_RETENTION_BODIES_DAYS"),
+            ("WAKEPOST_MASTERKEY", "WAKEPOST_MASTER_KEY"),
+        ] {
+            let why = format!("there is no setting {name}; did you mean {meant}?");
+            assert_eq!(check(name), Err(ConfigError(why)));
+        }
+        for known in KNOWN.iter().flat_map(|known| known.env) {
+            assert_eq!(check(known), Ok(()));
+        }
+        let others = [
+            "URI",
+            "WAKEPOST_KEY",
+            "WAKEPOST_URL",
+            "WAKEPOST_TENANT",
+            "WAKEPOST_BIN",
+            "WAKEPOST_JOB_ID",
+            "WAKEPOST_RUN_ID",
+            "WAKEPOST_EVENT_ID",
+            "WAKEPOST_LEASE_TOKEN",
+            "WAKEPOST_CHAIN",
+            "WAKEPOST_SOURCE_SECRET",
+            "WAKEPOST_FAILPOINTS",
+            "WAKEPOST_FAILPOINTS_ALL",
+            "WAKEPOST_CLOCK_FILE",
+            "WAKEPOST_PROFILE",
+            "WAKEPOST_SEED",
+            "WAKEPOST_MODEL_SEED",
+            "WAKEPOST_TEST_DATABASE_URL",
+            "WAKEPOST_BENCH_DATABASE_URL",
+            "WAKEPOST_PORT",
+            "WAKEPOST_SERVICE_HOST",
+            "WAKEPOST_API_PORT",
+            "WAKEPOST_METRICS_PORT_9090_TCP_ADDR",
+        ];
+        for name in others {
+            assert_eq!(check(name), Ok(()));
+        }
+    }
+
+    #[test]
+    fn every_setting_that_is_one_value_has_a_variable_of_its_name() {
+        for known in KNOWN {
+            let own = format!("WAKEPOST_{}", known.name.replace('.', "_").to_uppercase());
+            assert!(known.env.contains(&own.as_str()), "{own}");
+        }
+        let env = |name: &str| match name {
+            "WAKEPOST_RETENTION_RECEIPTS_DAYS" => Some("3".to_owned()),
+            "WAKEPOST_ALERTS_P99_MS" => Some("1.5".to_owned()),
+            _ => None,
+        };
+        let config = load(&Flags::default(), &env).unwrap();
+        assert_eq!(config.retention.days(History::Receipts), 3);
+        let shown = config.shown.iter().find(|setting| setting.name == "alerts.p99_ms").unwrap();
+        assert_eq!(shown.value, "1.5");
+        assert_eq!(shown.origin, Origin::Environment("WAKEPOST_ALERTS_P99_MS"));
     }
 
     #[test]

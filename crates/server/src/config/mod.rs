@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub use exec::ExecCommand;
 pub use key::{KeyPlace, Keys, MasterKeySource, master_keys, one_key, previous_file, turn_file};
-pub use load::{ConfigError, Flags, Origin, Setting, load, load_text};
+pub use load::{ConfigError, Flags, Origin, Setting, check_names, load, load_text};
 pub use retention::Retention;
 
 use rustls::pki_types::CertificateDer;
