@@ -11,6 +11,8 @@ on_both!(
     a_page_shows_nothing_of_other_tenants,
     what_is_foreign_is_text,
     many_wrong_keys_are_slowed_down,
+    a_page_that_refuses_names_its_request,
+    a_path_that_leads_nowhere_is_a_page_for_those_who_signed_in,
     a_form_changes_no_setting_that_was_left_as_it_is,
     a_tenant_can_be_changed_though_the_server_keeps_less_than_it_was_given,
     a_form_undoes_nothing_that_others_changed_while_it_was_open,
@@ -318,4 +320,47 @@ async fn a_tenant_can_be_changed_though_the_server_keeps_less_than_it_was_given(
     reader.send("/tenants/acme", &form(21)).await.is(422);
     reader.send("/tenants/acme", &form(9)).await.is(303);
     reader.send("/tenants/acme", &form(20)).await.is(422);
+}
+
+async fn a_page_that_refuses_names_its_request(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    let token = reader.token().await;
+    let refused = [
+        reader.send("/tenants", "csrf=wrong&slug=acme").await.is(403),
+        reader.send("/tenants/default", &format!("csrf={token}&weight=many")).await.is(422),
+        reader.open("/jobs/job_none").await.is(404),
+        reader.open("/p/no-link").await.is(404),
+    ];
+    for answer in refused {
+        let id = answer.header("x-request-id").to_owned();
+        let page = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(id.starts_with("req_") && page.contains(&format!("<code>{id}</code>")), "{page}");
+    }
+}
+
+async fn a_path_that_leads_nowhere_is_a_page_for_those_who_signed_in(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    let browser = |mut headers: HeaderMap| {
+        let accepted = "text/html,application/xhtml+xml,*/*;q=0.8";
+        headers.insert("accept", accepted.parse().expect("a value"));
+        headers
+    };
+    let ask = async |path: &str, headers| gateway.ask(Method::GET, path, headers).await;
+    let answer = ask("/nowhere", browser(reader.headers())).await.is(404);
+    assert!(answer.header("content-type").starts_with("text/html"));
+    let page = String::from_utf8_lossy(&answer.body).into_owned();
+    assert!(page.contains("/dead-letters") && page.contains("/sign-out"), "in the frame: {page}");
+    assert!(page.contains(answer.header("x-request-id")), "{page}");
+    // A program, the API's own paths, and strangers are answered as before.
+    let answers = [
+        ask("/nowhere", reader.headers()).await.is(404),
+        ask("/api/v1/nowhere", browser(reader.headers())).await.is(401),
+        ask("/nowhere", browser(HeaderMap::new())).await.is(404),
+        gateway.admin().get("/nowhere").await.is(404),
+    ];
+    for answer in answers {
+        assert_eq!(answer.text("request_id"), answer.header("x-request-id"));
+    }
 }

@@ -241,11 +241,13 @@ pub async fn connect(
 pub fn router(context: &Arc<Context>) -> Router {
     let api = api::router(context.clone());
     let pages = dashboard::router(context.clone(), api.clone());
+    let nowhere = dashboard::nowhere(context.clone(), api.clone());
     edge::router(context.clone())
         .merge(pages)
         .merge(mcp::router(context.clone(), api.clone()))
         .merge(reference::router(&context.base_url))
         .merge(api)
+        .fallback_service(nowhere)
 }
 
 /// What tells this node from all others, those it was before a restart included.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tower::ServiceExt;
 use url::form_urlencoded;
 
-use crate::api::Caller;
+use crate::api::{self, Caller};
 
 /// The largest answer that is read: five hundred rows fit many times.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -54,7 +54,7 @@ impl Refused {
             status: status.as_u16(),
             code: reason.to_lowercase().replace(' ', "_"),
             detail: detail.into(),
-            request_id: None,
+            request_id: api::request_id(),
         }
     }
 }
@@ -164,6 +164,9 @@ impl Api {
             .map_err(|_| Refused::new(StatusCode::NOT_FOUND, "there is no such thing"))?;
         if let Some(once) = once.and_then(|once| HeaderValue::from_str(once).ok()) {
             request.headers_mut().insert("idempotency-key", once);
+        }
+        if let Some(Ok(id)) = api::request_id().map(HeaderValue::try_from) {
+            request.headers_mut().insert(api::REQUEST_ID_HEADER, id);
         }
         request.headers_mut().extend(self.led_by.clone());
         request.extensions_mut().insert(self.caller.clone());

@@ -67,6 +67,7 @@ pub use error::ApiError;
 pub use health::METRICS_TYPE;
 pub use key_set::Kept as KeptKeySet;
 pub use page::PageQuery;
+pub use requests::{HEADER as REQUEST_ID_HEADER, around_page, under_way as request_id};
 pub use stats::Kept as KeptStats;
 
 /// The description of the whole API, as JSON.

@@ -7,12 +7,13 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::context::Context;
 use crate::telemetry::metrics::{Answer, Route};
 
-const HEADER: HeaderName = HeaderName::from_static("x-request-id");
+/// Where a call says what it is called, and its answer repeats it.
+pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id that is taken over from a caller.
 const ID_CHARS_MAX: usize = 128;
 
@@ -21,15 +22,17 @@ tokio::task_local! {
     pub static REQUEST_ID: String;
 }
 
+/// What the call under way is called, if one is.
+pub fn under_way() -> Option<String> {
+    REQUEST_ID.try_with(String::clone).ok()
+}
+
 /// Gives the call its id, which every line of the log about it carries, and counts its answer.
 pub async fn around(State(context): State<Arc<Context>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
-    let id = given(&request).unwrap_or_else(|| format!("req_{}", context.new_id()));
     let route = route(request.extensions().get::<MatchedPath>()).to_owned();
     let method = request.method().clone();
-    let span = tracing::info_span!("request", request_id = id);
-    let handled = REQUEST_ID.scope(id.clone(), next.run(request));
-    let mut answer = handled.instrument(span.clone()).await;
+    let (answer, span) = named(&context, request, next).await;
     let (status, took) = (answer.status().as_u16(), began.elapsed());
     context.metrics.api.get_or_create(&Answer { route: route.clone(), status }).inc();
     span.in_scope(|| {
@@ -37,10 +40,27 @@ pub async fn around(State(context): State<Arc<Context>>, request: Request, next:
         tracing::debug!(%method, route, status, ms, "an API call was answered");
     });
     context.metrics.api_seconds.get_or_create(&Route { route }).observe(took.as_secs_f64());
+    answer
+}
+
+/// Gives a page its id. The calls that it makes go by the same.
+pub async fn around_page(
+    State(context): State<Arc<Context>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    named(&context, request, next).await.0
+}
+
+async fn named(context: &Context, request: Request, next: Next) -> (Response, Span) {
+    let id = given(&request).unwrap_or_else(|| format!("req_{}", context.new_id()));
+    let span = tracing::info_span!("request", request_id = id);
+    let handled = REQUEST_ID.scope(id.clone(), next.run(request));
+    let mut answer = handled.instrument(span.clone()).await;
     if let Ok(value) = HeaderValue::try_from(id) {
         answer.headers_mut().insert(HEADER, value);
     }
-    answer
+    (answer, span)
 }
 
 /// The caller's own id, if it is one that a log can bear.

@@ -21,6 +21,7 @@ mod job;
 mod jobs;
 mod keys;
 mod live;
+mod nowhere;
 mod overview;
 mod payload;
 mod pieces;
@@ -40,9 +41,10 @@ pub mod words;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::routing::{get, post};
+use axum::{Router, middleware};
 
+use crate::api;
 use crate::context::Context;
 
 /// What the pages need: the server, and its API to ask.
@@ -87,5 +89,14 @@ pub fn router(context: Arc<Context>, api: Router) -> Router {
         .route("/audit", get(audit::list))
         .merge(portal::pages())
         .merge(portal::routes())
+        .layer(middleware::from_fn_with_state(context.clone(), api::around_page))
+        .with_state(Arc::new(Dashboard { context, api }))
+}
+
+/// Where no route leads.
+pub fn nowhere(context: Arc<Context>, api: Router) -> Router {
+    Router::new()
+        .fallback(nowhere::page)
+        .layer(middleware::from_fn_with_state(context.clone(), api::around_page))
         .with_state(Arc::new(Dashboard { context, api }))
 }
