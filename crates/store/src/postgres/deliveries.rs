@@ -8,11 +8,11 @@ use wakepost_domain::lane::LaneId;
 use wakepost_domain::work::State;
 use wakepost_domain::{EventId, TenantId, WorkId};
 
-use super::commit;
 use super::event_list::before;
 use super::ordering::{let_next_go, lock_live, lock_new};
 use super::rows::{WORK_DONE, WORK_LIVE, code, get, id, query, text, ulid, uuid, work};
 use super::work::insert;
+use super::{commit, revivals};
 use crate::error::Result;
 use crate::moves::{Cursor, HandedDown, NewDelivery, NewWork, WorkRow, check_end};
 
@@ -83,6 +83,7 @@ pub async fn add(
 ) -> Result<Vec<NewDelivery>> {
     let tx = client.transaction().await?;
     tx.batch_execute(ONLY_INDEXES).await?;
+    revivals::begin(&tx).await?;
     let events = lock_events(&tx, tenant, &items).await?;
     let mut made = find_made(&tx, tenant, &items).await?;
     let (mut works, mut added) = (Vec::new(), Vec::new());

@@ -45,6 +45,7 @@ mod queue;
 mod read;
 mod receipts;
 mod registration;
+mod revivals;
 mod rows;
 mod schedules;
 mod sequencing;

@@ -11,7 +11,7 @@ use wakepost_domain::{Timestamp, Ulid, budget, figures};
 use super::migrate::lock_schema;
 use super::partitions::{Partition, older_than};
 use super::rows::{execute, get, query_opt, uuid};
-use super::{Postgres, commit};
+use super::{Postgres, commit, revivals};
 use crate::error::Result;
 use crate::failpoint;
 use crate::moves::{PruneBefore, Pruned};
@@ -27,7 +27,7 @@ const KEPT_MAX: i64 = 20_000;
 const LONG_WALK: i64 = 100_000;
 const REST: Duration = Duration::from_secs(3600);
 /// What a node holds while it prunes: an arbitrary number, the same in all nodes.
-pub(super) const LOCK: i64 = 0x7072756e_65000000;
+const LOCK: i64 = 0x7072756e_65000000;
 
 /// What must stay of a table although it is old: said of one row `r`, and as a list of a week's ids. `CUT` stands for the
 /// moment, in milliseconds, and `DEAD` for that of dead letters.
@@ -36,6 +36,8 @@ struct Needed {
     row: &'static str,
     /// Found from the side of the work, which is smaller.
     ids: &'static str,
+    /// Whether work may be made anew that needs it.
+    revives: bool,
 }
 
 /// Of an event, or of a body by the event's id: live work or a dead letter that was not replayed needs it.
@@ -77,7 +79,7 @@ macro_rules! needed_ids {
 }
 
 /// Events of live work and of dead letters that were not replayed.
-const EVENTS: Needed = Needed { key: "id", row: needed!("r"), ids: needed_ids!() };
+const EVENTS: Needed = Needed { key: "id", row: needed!("r"), ids: needed_ids!(), revives: true };
 
 /// Of a body: one event needs it, or one of several that share it.
 macro_rules! needed_body {
@@ -105,14 +107,17 @@ const BODIES: Needed = Needed {
           WHERE p.body_id >= $1::uuid AND p.body_id < $2::uuid AND ",
         needed!("p")
     ),
+    revives: true,
 };
 
-/// What was made long before it ended.
+/// What was made long before it ended. What still lives may end while its week is dropped.
 const DONE: Needed = Needed {
     key: "id",
     row: "(r.finished_at >= CUT AND r.state <> 8 OR r.finished_at >= DEAD AND r.state = 8)",
     ids: "SELECT id FROM work_done WHERE id >= $1::uuid AND id < $2::uuid
-    AND (finished_at >= CUT AND state <> 8 OR finished_at >= DEAD AND state = 8)",
+    AND (finished_at >= CUT AND state <> 8 OR finished_at >= DEAD AND state = 8)
+  UNION SELECT id FROM work WHERE id >= $1::uuid AND id < $2::uuid",
+    revives: false,
 };
 
 /// Runs of unfinished work, and of what was made long before it ended.
@@ -121,9 +126,10 @@ const RUNS: Needed = Needed {
     row: "(EXISTS (SELECT 1 FROM work w WHERE w.tenant = r.tenant AND w.id = r.work_id)
    OR EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = r.tenant AND d.id = r.work_id
               AND (d.finished_at >= CUT AND d.state <> 8 OR d.finished_at >= DEAD AND d.state = 8)))",
-    ids: "SELECT id FROM work WHERE id >= $1::uuid AND id < $2::uuid AND fence > 0
+    ids: "SELECT id FROM work WHERE id >= $1::uuid AND id < $2::uuid
   UNION SELECT id FROM work_done WHERE id >= $1::uuid AND id < $2::uuid
     AND (finished_at >= CUT AND state <> 8 OR finished_at >= DEAD AND state = 8)",
+    revives: false,
 };
 
 /// What goes when it is older than a moment, slice by slice. `$1` is the first id to keep, `$2` the size
@@ -232,22 +238,11 @@ impl Postgres {
             return Ok(dropped);
         }
         failpoint::pass_async("retention.mid_batch").await?;
-        let tx = client.transaction().await?;
-        let mine = tx.query_one("SELECT pg_try_advisory_xact_lock($1::bigint)", &[&LOCK]).await?;
-        if !get::<bool>(&mine, 0)? {
-            // Another node is at it.
-            return Ok(Pruned::default());
-        }
         let walk = &self.inner.walk;
-        let mut pruned = Pruned::default();
-        let rest =
-            [("bodies_rest", before.bodies, &BODIES), ("events_rest", before.events, &EVENTS)];
-        for (table, cut, needed) in rest {
-            if !walk.rests(table) {
-                let thinned = thin(&tx, table, needed, (cut, before), walk, LONG_WALK).await?;
-                pruned.rows += thinned.rows;
-                pruned.more |= thinned.more;
-            }
+        let mut pruned = thin_rest(&mut client, before, walk).await?;
+        let tx = client.transaction().await?;
+        if !is_alone(&tx).await? {
+            return Ok(pruned);
         }
         for (sql, cut) in SLICES {
             let removed = execute(&tx, sql, &[&floor(cut(before)), &STEP]).await?;
@@ -289,6 +284,31 @@ async fn drop_a_week(
     walk: &Walk,
 ) -> Result<Option<Pruned>> {
     let kinds = [
+/// Whether no other node prunes; none does until the transaction ends.
+pub(super) async fn is_alone(tx: &Transaction<'_>) -> Result<bool> {
+    get(&tx.query_one("SELECT pg_try_advisory_xact_lock($1::bigint)", &[&LOCK]).await?, 0)
+}
+
+/// Events and bodies that are in no week. In a transaction of its own, since replays wait for it.
+async fn thin_rest(client: &mut Client, before: &PruneBefore, walk: &Walk) -> Result<Pruned> {
+    let tx = client.transaction().await?;
+    let mut pruned = Pruned::default();
+    if !is_alone(&tx).await? {
+        return Ok(pruned);
+    }
+    revivals::wait_for(&tx).await?;
+    let rest = [("bodies_rest", before.bodies, &BODIES), ("events_rest", before.events, &EVENTS)];
+    for (table, cut, needed) in rest {
+        if !walk.rests(table) {
+            let thinned = thin(&tx, table, needed, (cut, before), walk, LONG_WALK).await?;
+            pruned.rows += thinned.rows;
+            pruned.more |= thinned.more;
+        }
+    }
+    commit(tx).await?;
+    Ok(pruned)
+}
+
         ("bodies", before.bodies, &BODIES),
         ("events", before.events, &EVENTS),
         ("work_done", before.runs, &DONE),
@@ -312,6 +332,9 @@ async fn drop_a_week(
         }
     }
     Ok(None)
+            if needed.revives {
+                revivals::wait_for(&tx).await?;
+            }
 }
 
 fn at(sql: &str, cut: Timestamp, before: &PruneBefore) -> String {

@@ -7,9 +7,9 @@ use deadpool_postgres::Transaction;
 use uuid::Uuid;
 use wakepost_domain::{TenantId, Timestamp, Ulid};
 
-use super::prune::{LOCK, floor, needed, needed_body};
+use super::prune::{floor, is_alone, needed, needed_body};
 use super::rows::{Params, execute, get, query_opt, ulid, uuid};
-use super::{Postgres, commit};
+use super::{Postgres, commit, revivals};
 use crate::error::Result;
 use crate::failpoint;
 use crate::moves::{Found, OWN_LOOK, OWN_STEP, OwnWalk, Walked};
@@ -95,13 +95,14 @@ impl Postgres {
     pub(super) async fn prune_own_step(&self, walk: OwnWalk, after: Ulid) -> Result<Walked> {
         let mut client = self.cool().await?;
         let tx = client.transaction().await?;
-        let mine = tx.query_one("SELECT pg_try_advisory_xact_lock($1::bigint)", &[&LOCK]).await?;
-        if !get::<bool>(&mine, 0)? {
-            // Another node is at it.
+        if !is_alone(&tx).await? {
             return Ok(Walked { rows: 0, next: Some(after) });
         }
         tx.batch_execute(ONLY_INDEXES).await?;
         let found = find(&tx, &walk, after).await?;
+        if matches!(walk, OwnWalk::Bodies(..) | OwnWalk::Events(..)) {
+            revivals::wait_for(&tx).await?;
+        }
         let next = found.next().map(ulid);
         let mut rows = 0;
         if let OwnWalk::Events(tenant, before) = &walk

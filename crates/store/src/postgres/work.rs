@@ -20,7 +20,7 @@ use super::rows::{
 };
 use super::sequencing;
 use super::settings::{forget, remember};
-use super::{Postgres, after_commit, before_commit, commit, conclude};
+use super::{Postgres, after_commit, before_commit, commit, conclude, revivals};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
@@ -126,6 +126,7 @@ impl WorkMoves for Postgres {
         let _place = self.inner.admission.enter(request.input.as_ref().map_or(0, Sealed::len))?;
         let mut client = self.cool().await?;
         let tx = client.transaction().await?;
+        revivals::begin(&tx).await?;
         if let Some(before) = remember(&tx, once.as_ref()).await? {
             return Ok(Once::Before(before));
         }

@@ -5,6 +5,7 @@
 
 mod outbox;
 mod publishing;
+mod reviving;
 
 use std::collections::HashMap;
 use std::time::Duration;
