@@ -1,6 +1,9 @@
 //! Migrations: in order, each in a transaction of its own, safe when many nodes start at once.
 
-use deadpool_postgres::Transaction;
+use std::time::Duration;
+
+use deadpool_postgres::{Client, Transaction};
+use tokio_postgres::error::SqlState;
 
 use super::rows::get;
 use super::{Postgres, commit};
@@ -23,6 +26,13 @@ pub const SCHEMA_VERSION: i32 = MIGRATIONS[MIGRATIONS.len() - 1].0;
 /// What nodes hold while they change the schema: an arbitrary number, the same in all of them.
 const LOCK: i64 = 0x77616b65_706f7374;
 
+/// How long a migration waits for a table. Whoever comes after it waits as well: behind a dump or a report that would be
+/// everybody.
+const TABLE_PATIENCE: &str = "SET LOCAL lock_timeout = '500ms'";
+/// How often a migration is tried while somebody has a table of it, and how long others go on in between.
+const TRIES_MAX: u32 = 60;
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// A migration that a database lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pending {
@@ -36,16 +46,29 @@ impl Postgres {
     /// Brings the schema up to date. Many nodes may do so at once: one does the work, the others wait.
     pub async fn migrate(&self) -> Result<()> {
         let mut client = self.cool().await?;
+        let mut tries = 0;
         loop {
-            let tx = client.transaction().await?;
-            lock_schema(&tx).await?;
-            let Some(Pending { version, name }) = pending(&tx).await?.into_iter().next() else {
-                return Ok(());
-            };
-            apply(&tx, version, name).await?;
-            failpoint::pass_async("migration.mid_step").await?;
-            commit(tx).await?;
-            tracing::info!(version, name, "migrated the database");
+            match migrate_one(&mut client).await? {
+                None => return Ok(()),
+                Some(Step::Done) => tries = 0,
+                Some(Step::InUse(Pending { version, name })) => {
+                    tries += 1;
+                    if tries == TRIES_MAX {
+                        return Err(StoreError::Unavailable(format!(
+                            "migration {version} ({name}) could not be applied: somebody else uses the tables, such as a \
+                             dump or a report; nothing was changed, start again when that is over"
+                        )));
+                    }
+                    if tries == 1 {
+                        tracing::warn!(
+                            version,
+                            name,
+                            "the tables are in use; the database is migrated when they are free"
+                        );
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
         }
     }
 
@@ -55,6 +78,33 @@ impl Postgres {
         let tx = client.transaction().await?;
         pending(&tx).await
     }
+}
+
+/// What became of a migration.
+enum Step {
+    Done,
+    /// It was not applied.
+    InUse(Pending),
+}
+
+/// Applies the next migration, if there is one.
+async fn migrate_one(client: &mut Client) -> Result<Option<Step>> {
+    let tx = client.transaction().await?;
+    lock_schema(&tx).await?;
+    let Some(next) = pending(&tx).await?.into_iter().next() else { return Ok(None) };
+    tx.batch_execute(TABLE_PATIENCE).await?;
+    match apply(&tx, next.version, next.name).await {
+        Ok(()) => {}
+        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            tx.rollback().await?;
+            return Ok(Some(Step::InUse(next)));
+        }
+        Err(error) => return Err(StoreError::from(error)),
+    }
+    failpoint::pass_async("migration.mid_step").await?;
+    commit(tx).await?;
+    tracing::info!(version = next.version, name = next.name, "migrated the database");
+    Ok(Some(Step::Done))
 }
 
 /// The tables that migrations made, partitions not counted.
@@ -67,7 +117,8 @@ pub(super) fn tables() -> Vec<&'static str> {
 /// Waits for, and takes, the right to change the schema, until the transaction ends.
 ///
 /// Differs from SQLite, where the file lock keeps other nodes out. The lock is the transaction's and not
-/// the session's, so that it also holds behind a pooler and never outlives its holder.
+/// the session's, so that it also holds behind a pooler and never outlives its holder. Whoever then locks tables
+/// that are in use says first how long that may take.
 pub(super) async fn lock_schema(tx: &Transaction<'_>) -> Result<()> {
     tx.batch_execute("SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = 0").await?;
     tx.execute("SELECT pg_advisory_xact_lock($1::bigint)", &[&LOCK]).await?;
@@ -96,7 +147,11 @@ async fn version(tx: &Transaction<'_>) -> Result<i32> {
     get(&row, 0)
 }
 
-async fn apply(tx: &Transaction<'_>, version: i32, name: &str) -> Result<()> {
+async fn apply(
+    tx: &Transaction<'_>,
+    version: i32,
+    name: &str,
+) -> std::result::Result<(), tokio_postgres::Error> {
     tx.batch_execute(
         "CREATE TABLE IF NOT EXISTS schema_migrations (
            version int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())",

@@ -207,6 +207,36 @@ async fn many_nodes_may_migrate_at_once() {
 }
 
 #[tokio::test]
+async fn a_migration_that_waits_for_a_table_keeps_nobody_else_waiting() {
+    let database = Database::new().await;
+    let store = database.store().await;
+    let (mut dump, traffic) = (database.raw().await, database.raw().await);
+    traffic
+        .batch_execute(
+            "ALTER TABLE sources DROP COLUMN secret_made_at; ALTER TABLE events DROP COLUMN trace;
+             DELETE FROM schema_migrations WHERE version > 1; SET lock_timeout = '2s'",
+        )
+        .await
+        .unwrap();
+    let reads = dump.transaction().await.unwrap();
+    reads.batch_execute("LOCK TABLE events IN ACCESS SHARE MODE").await.unwrap();
+    let migrating = tokio::spawn(async move { store.migrate().await });
+    // As an accept comes: behind whatever waits for the table.
+    for _ in 0..30 {
+        let write = "BEGIN; LOCK TABLE events IN ROW EXCLUSIVE MODE; COMMIT";
+        traffic.batch_execute(write).await.expect("it writes on while the migration waits");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(!migrating.is_finished(), "somebody reads the table");
+    reads.rollback().await.unwrap();
+    migrating.await.unwrap().unwrap();
+    let version = "SELECT max(version)::bigint FROM schema_migrations";
+    assert_eq!(count(&traffic, version).await, i64::from(SCHEMA_VERSION));
+    traffic.batch_execute("SELECT trace FROM events").await.unwrap();
+    database.close().await;
+}
+
+#[tokio::test]
 async fn a_schema_from_a_newer_program_is_refused() {
     let database = Database::new().await;
     let store = database.store().await;
