@@ -132,6 +132,18 @@ const RUNS: Needed = Needed {
     revives: false,
 };
 
+/// Of an effect `e`: no item shares it any more, so that no replay can repeat it.
+macro_rules! unshared_effect {
+    () => {
+        "(NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = e.tenant AND w.id = e.scope)
+             AND NOT EXISTS (SELECT 1 FROM work w WHERE w.scope = e.scope AND w.scope <> w.id)
+             AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = e.tenant AND d.id = e.scope)
+             AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.scope = e.scope AND d.scope <> d.id))"
+    };
+}
+
+pub(super) use unshared_effect;
+
 /// What goes when it is older than a moment, slice by slice. `$1` is the first id to keep, `$2` the size
 /// of a slice. Effects stay as long as any item that shares them, so that no replay can repeat one; what a
 /// job left behind stays as long as its row, which may be until the end of its week.
@@ -194,13 +206,12 @@ const SLICES: [Slice; 11] = [
         PruneBefore::of_work,
     ),
     (
-        "DELETE FROM effects WHERE ctid = ANY (ARRAY(
-           SELECT e.ctid FROM effects e WHERE e.scope < $1::uuid
-             AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = e.tenant AND w.id = e.scope)
-             AND NOT EXISTS (SELECT 1 FROM work w WHERE w.scope = e.scope AND w.scope <> w.id)
-             AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = e.tenant AND d.id = e.scope)
-             AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.scope = e.scope AND d.scope <> d.id)
-           ORDER BY e.scope LIMIT $2::bigint))",
+        concat!(
+            "DELETE FROM effects WHERE ctid = ANY (ARRAY(
+               SELECT e.ctid FROM effects e WHERE e.scope < $1::uuid AND ",
+            unshared_effect!(),
+            " ORDER BY e.scope LIMIT $2::bigint))"
+        ),
         PruneBefore::of_work,
     ),
     (
@@ -273,17 +284,6 @@ impl Postgres {
     }
 }
 
-pub(super) fn floor(at: Timestamp) -> Uuid {
-    uuid(Ulid::floor(at))
-}
-
-/// Drops the first week that is wholly too old, after moving what must stay to the default partition.
-async fn drop_a_week(
-    client: &mut Client,
-    before: &PruneBefore,
-    walk: &Walk,
-) -> Result<Option<Pruned>> {
-    let kinds = [
 /// Whether no other node prunes; none does until the transaction ends.
 pub(super) async fn is_alone(tx: &Transaction<'_>) -> Result<bool> {
     get(&tx.query_one("SELECT pg_try_advisory_xact_lock($1::bigint)", &[&LOCK]).await?, 0)
@@ -309,6 +309,17 @@ async fn thin_rest(client: &mut Client, before: &PruneBefore, walk: &Walk) -> Re
     Ok(pruned)
 }
 
+pub(super) fn floor(at: Timestamp) -> Uuid {
+    uuid(Ulid::floor(at))
+}
+
+/// Drops the first week that is wholly too old, after moving what must stay to the default partition.
+async fn drop_a_week(
+    client: &mut Client,
+    before: &PruneBefore,
+    walk: &Walk,
+) -> Result<Option<Pruned>> {
+    let kinds = [
         ("bodies", before.bodies, &BODIES),
         ("events", before.events, &EVENTS),
         ("work_done", before.runs, &DONE),
@@ -321,6 +332,9 @@ async fn thin_rest(client: &mut Client, before: &PruneBefore, walk: &Walk) -> Re
             }
             let tx = client.transaction().await?;
             lock_schema(&tx).await?;
+            if needed.revives {
+                revivals::wait_for(&tx).await?;
+            }
             let rows = match find_needed(&tx, &week, needed, cut, before).await? <= KEPT_MAX as u64
             {
                 true => drop_week(&tx, &week, needed.key).await?,
@@ -332,9 +346,6 @@ async fn thin_rest(client: &mut Client, before: &PruneBefore, walk: &Walk) -> Re
         }
     }
     Ok(None)
-            if needed.revives {
-                revivals::wait_for(&tx).await?;
-            }
 }
 
 fn at(sql: &str, cut: Timestamp, before: &PruneBefore) -> String {

@@ -7,7 +7,7 @@ use deadpool_postgres::Transaction;
 use uuid::Uuid;
 use wakepost_domain::{TenantId, Timestamp, Ulid};
 
-use super::prune::{floor, is_alone, needed, needed_body};
+use super::prune::{floor, is_alone, needed, needed_body, unshared_effect};
 use super::rows::{Params, execute, get, query_opt, ulid, uuid};
 use super::{Postgres, commit, revivals};
 use crate::error::Result;
@@ -84,12 +84,11 @@ const REMOVE_WORK: [&str; 6] = [
     "DELETE FROM progress WHERE tenant = $1::int AND work_id = ANY ($2::uuid[])
        AND work_id BETWEEN $3::uuid AND $4::uuid",
 ];
-const REMOVE_EFFECTS: &str = "DELETE FROM effects e
-     WHERE e.tenant = $1::int AND e.scope = ANY ($2::uuid[]) AND e.scope BETWEEN $3::uuid AND $4::uuid
-       AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = e.tenant AND w.id = e.scope)
-       AND NOT EXISTS (SELECT 1 FROM work w WHERE w.scope = e.scope AND w.scope <> w.id)
-       AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = e.tenant AND d.id = e.scope)
-       AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.scope = e.scope AND d.scope <> d.id)";
+const REMOVE_EFFECTS: &str = concat!(
+    "DELETE FROM effects e
+     WHERE e.tenant = $1::int AND e.scope = ANY ($2::uuid[]) AND e.scope BETWEEN $3::uuid AND $4::uuid AND ",
+    unshared_effect!()
+);
 
 impl Postgres {
     pub(super) async fn prune_own_step(&self, walk: OwnWalk, after: Ulid) -> Result<Walked> {
@@ -100,10 +99,10 @@ impl Postgres {
         }
         tx.batch_execute(ONLY_INDEXES).await?;
         let found = find(&tx, &walk, after).await?;
+        let next = found.next().map(ulid);
         if matches!(walk, OwnWalk::Bodies(..) | OwnWalk::Events(..)) {
             revivals::wait_for(&tx).await?;
         }
-        let next = found.next().map(ulid);
         let mut rows = 0;
         if let OwnWalk::Events(tenant, before) = &walk
             && after == Ulid::MIN

@@ -44,6 +44,18 @@ macro_rules! needed {
 
 pub(super) use needed;
 
+/// Of an effect `e`: no item shares it any more, so that no replay can repeat it.
+macro_rules! unshared_effect {
+    () => {
+        "(NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = e.tenant AND w.id = e.scope)
+             AND NOT EXISTS (SELECT 1 FROM work w WHERE w.scope = e.scope AND w.scope <> w.id)
+             AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = e.tenant AND d.id = e.scope)
+             AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.scope = e.scope AND d.scope <> d.id))"
+    };
+}
+
+pub(super) use unshared_effect;
+
 /// Events of live work and of kept dead letters stay, with their bodies; effects stay as long as any item that shares them, so
 /// that no replay can repeat one.
 const SLICES: [Slice; 12] = [
@@ -121,12 +133,11 @@ const SLICES: [Slice; 12] = [
         cut: PruneBefore::of_work,
     },
     Slice {
-        find: "SELECT e.scope, e.key FROM effects e WHERE e.scope < ?1
-                 AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = e.tenant AND w.id = e.scope)
-                 AND NOT EXISTS (SELECT 1 FROM work w WHERE w.scope = e.scope AND w.scope <> w.id)
-                 AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = e.tenant AND d.id = e.scope)
-                 AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.scope = e.scope AND d.scope <> d.id)
-               LIMIT ?2",
+        find: concat!(
+            "SELECT e.scope, e.key FROM effects e WHERE e.scope < ?1 AND ",
+            unshared_effect!(),
+            " LIMIT ?2"
+        ),
         remove: "DELETE FROM effects WHERE scope = ?1 AND key = ?2",
         cut: PruneBefore::of_work,
     },

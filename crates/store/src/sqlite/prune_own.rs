@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use wakepost_domain::{TenantId, Timestamp, Ulid};
 
 use super::Sqlite;
-use super::prune::needed;
+use super::prune::{needed, unshared_effect};
 use super::rows::{Bits, unavailable};
 use crate::error::Result;
 use crate::failpoint;
@@ -53,11 +53,10 @@ const REMOVE_WORK: [&str; 6] = [
     "DELETE FROM joined WHERE tenant = ?1 AND work_id = ?2",
     "DELETE FROM progress WHERE tenant = ?1 AND work_id = ?2",
 ];
-const REMOVE_EFFECTS: &str = "DELETE FROM effects AS e WHERE e.tenant = ?1 AND e.scope = ?2
-     AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant = e.tenant AND w.id = e.scope)
-     AND NOT EXISTS (SELECT 1 FROM work w WHERE w.scope = e.scope AND w.scope <> w.id)
-     AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.tenant = e.tenant AND d.id = e.scope)
-     AND NOT EXISTS (SELECT 1 FROM work_done d WHERE d.scope = e.scope AND d.scope <> d.id)";
+const REMOVE_EFFECTS: &str = concat!(
+    "DELETE FROM effects AS e WHERE e.tenant = ?1 AND e.scope = ?2 AND ",
+    unshared_effect!()
+);
 
 impl Sqlite {
     pub(super) async fn prune_own_step(&self, walk: OwnWalk, after: Ulid) -> Result<Walked> {
