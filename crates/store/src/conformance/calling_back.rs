@@ -19,7 +19,7 @@ use crate::moves::{
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl<H: Harness> World<'_, H> {
-    async fn callback_lane(&self, tenant: TenantId) -> LaneId {
+    pub(super) async fn callback_lane(&self, tenant: TenantId) -> LaneId {
         let key = LaneKey {
             tenant,
             kind: WorkKind::Callback,
@@ -44,7 +44,7 @@ impl<H: Harness> World<'_, H> {
     }
 
     /// The one callback of a job that ended.
-    async fn callback_of(&self, tenant: TenantId, job: WorkId) -> WorkRow {
+    pub(super) async fn callback_of(&self, tenant: TenantId, job: WorkId) -> WorkRow {
         let row = self.row(tenant, job).await;
         assert!(row.state.is_terminal());
         let parent = Some(job.text(WorkKind::Job));

@@ -174,6 +174,7 @@ macro_rules! conformance_list {
                 the_same_end_told_again_much_later_changes_nothing,
                 another_end_with_the_same_lease_is_lost,
                 ends_are_answered_one_by_one,
+                plain_successes_and_others_end_together_each_in_its_way,
                 one_end_told_many_times_at_once_happens_once,
                 of_different_ends_at_once_one_happens,
                 many_items_end_at_once_each_with_its_own_record,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use wakepost_domain::lease::Ticket;
 use wakepost_domain::run::RunOutcome;
 use wakepost_domain::transition::Ending;
 use wakepost_domain::work::{HeldReason, State};
@@ -11,7 +12,7 @@ use super::Harness;
 use super::drafts::end;
 use super::world::{World, assert_lost, assert_near, failed, failed_for_s, given_up, sealed};
 use crate::error::StoreError;
-use crate::moves::{Evidence, Expanded, Settle, Settled};
+use crate::moves::{CancelOutcome, Evidence, Expanded, Settle, Settled};
 
 const ENDINGS: [Ending; 5] = [
     Ending::Succeeded,
@@ -170,7 +171,7 @@ pub async fn ends_are_answered_one_by_one(harness: &impl Harness) {
     for _ in 0..4 {
         tickets.push(world.running(&inbox).await.ticket);
     }
-    let stale = wakepost_domain::lease::Ticket { fence: 9, ..tickets[1] };
+    let stale = Ticket { fence: 9, ..tickets[1] };
     let batch = vec![
         end(&tickets[0], Ending::Succeeded),
         end(&stale, Ending::Succeeded),
@@ -199,6 +200,81 @@ pub async fn ends_are_answered_one_by_one(harness: &impl Harness) {
     assert_eq!(seen, expected);
     assert_eq!(world.state(inbox.tenant, tickets[1].work).await, State::Running);
     assert!(world.store.settle(vec![]).await.is_empty());
+}
+
+pub async fn plain_successes_and_others_end_together_each_in_its_way(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let lane = world.callback_lane(inbox.tenant).await;
+    let cap = inbox.source_cap(2);
+    for with_cost in [false, true] {
+        let before = world.running(&inbox).await.ticket;
+        let told = with_result(&before);
+        world.settle(told.clone()).await.unwrap();
+        let plain = [world.running(&inbox).await.ticket, world.running(&inbox).await.ticket];
+        world.accept(world.event(&inbox).calling_back(lane).build()).await;
+        let called = world.claim(&inbox).one().await.ticket;
+        world.accepted(&inbox).await;
+        let capped = world.claim(&inbox).capped(cap).one().await.ticket;
+        let asked = world.running(&inbox).await.ticket;
+        let audit = world.audit(inbox.tenant, "job.cancel");
+        let outcome = world.store.cancel(inbox.tenant, asked.work, audit).await.unwrap();
+        assert_eq!(outcome, CancelOutcome::Requested);
+        let lost = world.running(&inbox).await.ticket;
+        let stale = Ticket { fence: lost.fence + 1, ..lost };
+        let costly = world.running(&inbox).await.ticket;
+
+        let succeeded = [plain[0], called, capped, asked, plain[1]];
+        let mut ends: Vec<Settle> = succeeded.iter().map(with_result).collect();
+        ends.insert(2, with_result(&stale));
+        ends.insert(1, told);
+        if with_cost {
+            let mut end = with_result(&costly);
+            end.evidence.cost = Some(0.5);
+            ends.push(end);
+        }
+        let settled = world.store.settle(ends).await;
+        let of = |index: usize| {
+            settled[index]
+                .as_ref()
+                .map(|settled| (settled.state, settled.freed_cap, settled.repeated))
+                .ok()
+        };
+        let ended = Some((State::Succeeded, false, false));
+        assert_eq!((of(0), of(2), of(5), of(6)), (ended, ended, ended, ended));
+        assert_eq!(of(1), Some((State::Succeeded, false, true)), "told again");
+        assert_lost(settled[3].clone());
+        assert_eq!(of(4), Some((State::Succeeded, true, false)), "the capped one");
+        for ticket in succeeded {
+            let row = world.row(inbox.tenant, ticket.work).await;
+            assert_eq!((row.state, row.fence), (State::Succeeded, ticket.fence));
+            assert_near(row.finished_at.unwrap(), world.now().await);
+            assert_eq!(world.kept(ticket.work).await.result, Some(sealed("42")));
+        }
+        world.callback_of(inbox.tenant, called.work).await;
+        let row = world.row(inbox.tenant, lost.work).await;
+        assert_eq!((row.state, row.fence), (State::Running, lost.fence), "it runs on");
+        let of_costly =
+            (world.state(inbox.tenant, costly.work).await, world.kept(costly.work).await.cost);
+        let expected = match with_cost {
+            true => (State::Succeeded, Some(0.5)),
+            false => (State::Running, None),
+        };
+        assert_eq!(of_costly, expected);
+        // The place under the cap is free again, and only once.
+        world.accepted_many(&inbox, 3).await;
+        let next = world.claim(&inbox).capped(cap).up_to(3).take().await;
+        assert_eq!(next.len(), 2);
+        for claimed in next {
+            world.finish(&claimed.ticket, Ending::Succeeded).await;
+        }
+        world.run_to_end(&inbox).await;
+    }
+}
+
+fn with_result(ticket: &Ticket) -> Settle {
+    let evidence = Evidence { result: Some(sealed("42")), ..Evidence::default() };
+    Settle { evidence, ..end(ticket, Ending::Succeeded) }
 }
 
 pub async fn one_end_told_many_times_at_once_happens_once(harness: &impl Harness) {

@@ -193,6 +193,44 @@ fn missed<'a>(ends: &[&'a Settle], ended: &HashMap<Uuid, Ended>) -> Vec<&'a Sett
     ends.iter().copied().filter(is_missed).collect()
 }
 
+/// Of the items that a statement took out of the queue, as `hit`: what they held of bounds is given back.
+macro_rules! give_back_caps {
+    () => {
+        "freed AS MATERIALIZED (
+  SELECT c.scope, f.count
+  FROM (SELECT h.name AS scope, count(*)::int AS count
+        FROM (SELECT unnest(string_to_array(caps, ' ')) AS name FROM hit WHERE caps IS NOT NULL) h
+        GROUP BY h.name) f
+  JOIN lane_caps c ON c.scope = f.scope
+  ORDER BY c.scope FOR UPDATE OF c
+), counted AS (
+  UPDATE lane_caps c SET running = c.running - f.count FROM freed f WHERE c.scope = f.scope
+  RETURNING c.scope
+)"
+    };
+}
+
+pub(super) use give_back_caps;
+
+/// Of the same: they go to where final items are, in this state, with this error, and only those of which `which` says so.
+macro_rules! move_to_done {
+    ($state:literal, $error:literal, $which:literal) => {
+        concat!(
+            "done AS (
+  INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
+                         event_id, scope, subject, order_key, meta, last_error, worker, started_at,
+                         finished_at, callback_lane)
+  SELECT tenant, id, kind, lane, ", $state, ", run_at, attempts, max_attempts, fence, event_id, scope,
+         subject, order_key, meta, ", $error, ", worker, started_at, wakepost_now(),
+         callback_lane
+  FROM hit WHERE ", $which, "
+)"
+        )
+    };
+}
+
+pub(super) use move_to_done;
+
 /// What ends is taken out of the queue and judged as it was then; what shall run again is put back. Items are
 /// taken in their order, as the rows come in it, and only then counters in theirs. A claim that holds counters
 /// waits for no item, so the two cannot deadlock. Budgets come last, for both.
@@ -224,16 +262,9 @@ WITH place AS MATERIALIZED (
             CASE WHEN w.cancel_at IS NOT NULL AND p.next <> 6 THEN 7::smallint ELSE p.next END AS next,
             CASE WHEN w.cancel_at IS NOT NULL AND p.next <> 6 THEN $15::smallint
                  ELSE p.outcome END AS outcome
-), freed AS MATERIALIZED (
-  SELECT c.scope, f.count
-  FROM (SELECT h.name AS scope, count(*)::int AS count
-        FROM (SELECT unnest(string_to_array(caps, ' ')) AS name FROM hit) h GROUP BY h.name) f
-  JOIN lane_caps c ON c.scope = f.scope
-  ORDER BY c.scope FOR UPDATE OF c
-), counted AS (
-  UPDATE lane_caps c SET running = c.running - f.count FROM freed f WHERE c.scope = f.scope
-  RETURNING c.scope
-), ", told!("hit", "(SELECT count(*) FROM counted) >= 0"), ", ran AS (
+), ",
+    give_back_caps!(),
+    ", ", told!("hit", "(SELECT count(*) FROM counted) >= 0"), ", ran AS (
   INSERT INTO attempts (work_id, fence, tenant, attempt, worker, started_at, ended_at, outcome, error, detail)
   SELECT id, fence, tenant, attempts, worker, started_at, wakepost_now(), outcome, error, detail FROM hit
   WHERE next <> 6
@@ -244,15 +275,9 @@ WITH place AS MATERIALIZED (
   ON CONFLICT (work_id) DO UPDATE
   SET result = coalesce(excluded.result, s.result), reply = coalesce(excluded.reply, s.reply),
       cost = coalesce(excluded.cost, s.cost)
-), done AS (
-  INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence,
-                         event_id, scope, subject, order_key, meta, last_error, worker, started_at,
-                         finished_at, callback_lane)
-  SELECT tenant, id, kind, lane, next, run_at, attempts, max_attempts, fence, event_id, scope,
-         subject, order_key, meta, coalesce(error, last_error), worker, started_at, wakepost_now(),
-         callback_lane
-  FROM hit WHERE next >= 6
-), called AS (
+), ",
+    move_to_done!("next", "coalesce(error, last_error)", "next >= 6"),
+    ", called AS (
 ",
     make_callbacks!(),
     "

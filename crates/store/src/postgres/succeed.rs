@@ -13,13 +13,14 @@ use wakepost_domain::work::State;
 
 use super::fault::Fault;
 use super::rows::{query, uuid};
-use super::settle::{Ended, read_ended};
+use super::settle::{Ended, give_back_caps, move_to_done, read_ended};
 use crate::moves::{Evidence, Guard, Settle};
 use crate::vault::Sealed;
 
 /// Locks are taken in the order that the statement of all ends takes them in: items, then counters. An item whose end
 /// makes a callback is not touched.
-const SUCCEED: &str = "
+const SUCCEED: &str = concat!(
+    "
 WITH hit AS (
   DELETE FROM work w USING (
     SELECT e.*, w.at
@@ -31,29 +32,19 @@ WITH hit AS (
     AND CASE WHEN w.fence <> p.fence OR w.state <> 5 OR w.callback_lane IS NOT NULL THEN false
              ELSE w.lease_expires_at > wakepost_now() END
   RETURNING w.tenant, w.id, w.kind, w.lane, w.run_at, w.attempts, w.max_attempts, w.fence, w.event_id, w.scope,
-            w.subject, w.order_key, w.meta, w.last_error, w.worker, w.started_at, w.caps, w.place, p.result, p.reply
-), freed AS MATERIALIZED (
-  SELECT c.scope, f.count
-  FROM (SELECT h.name AS scope, count(*)::int AS count
-        FROM (SELECT unnest(string_to_array(caps, ' ')) AS name FROM hit WHERE caps IS NOT NULL) h
-        GROUP BY h.name) f
-  JOIN lane_caps c ON c.scope = f.scope
-  ORDER BY c.scope FOR UPDATE OF c
-), counted AS (
-  UPDATE lane_caps c SET running = c.running - f.count FROM freed f WHERE c.scope = f.scope
-), kept AS (
+            w.subject, w.order_key, w.meta, w.last_error, w.worker, w.started_at, w.caps, w.place, w.callback_lane, p.result, p.reply
+), ",
+    give_back_caps!(),
+    ", kept AS (
   INSERT INTO job_state AS s (work_id, tenant, result, reply)
   SELECT id, tenant, result, reply FROM hit WHERE result IS NOT NULL OR reply IS NOT NULL
   ON CONFLICT (work_id) DO UPDATE
   SET result = coalesce(excluded.result, s.result), reply = coalesce(excluded.reply, s.reply)
-), done AS (
-  INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id, scope,
-                         subject, order_key, meta, last_error, worker, started_at, finished_at)
-  SELECT tenant, id, kind, lane, 6, run_at, attempts, max_attempts, fence, event_id, scope,
-         subject, order_key, meta, last_error, worker, started_at, wakepost_now()
-  FROM hit
-)
-SELECT id, lane, 6::smallint, caps IS NOT NULL, place FROM hit";
+), ",
+    move_to_done!("6", "last_error", "true"),
+    "
+SELECT id, lane, 6::smallint, caps IS NOT NULL, place FROM hit"
+);
 
 /// Whether all of them are such ends.
 pub fn all_succeed(ends: &[&Settle]) -> bool {
