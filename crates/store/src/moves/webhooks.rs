@@ -110,8 +110,8 @@ pub trait Webhooks {
         page: Cursor,
     ) -> Result<Vec<WorkRow>>;
 
-    /// How many deliveries of a lane stand where, as far as they are kept. Costs a walk along the lane's part of an
-    /// index, of at most `rows_max` finished ones, the newest.
+    /// How many deliveries of a lane stand where, as far as they are kept: of at most `rows_max` that live and as
+    /// many that ended, the newest. Costs a walk along the lane's part of two indexes.
     async fn delivery_counts(&self, lane: LaneId, rows_max: u32) -> Result<Vec<(State, i64)>>;
 
     /// Makes those of these deliveries that were never made, in one transaction; answers which they were. One whose event

@@ -57,14 +57,15 @@ pub async fn list(
     rows.iter().map(work).collect()
 }
 
-/// How many deliveries of a lane stand where.
+/// How many deliveries of a lane stand where, of at most so many that live and so many that ended.
 pub async fn counts(client: &mut Client, lane: LaneId, rows_max: u32) -> Result<Vec<(State, i64)>> {
     let tx = client.transaction().await?;
     tx.batch_execute(ONLY_INDEXES).await?;
     let rows = query(
         &tx,
         "SELECT state, count(*) FROM (
-           (SELECT state FROM work WHERE lane = $1::bigint AND kind = 1)
+           (SELECT state FROM work WHERE lane = $1::bigint AND kind = 1
+            ORDER BY id DESC LIMIT $2::bigint)
            UNION ALL
            (SELECT state FROM work_done WHERE lane = $1::bigint AND kind = 1
             ORDER BY id DESC LIMIT $2::bigint)) w
@@ -82,8 +83,8 @@ pub async fn add(
     items: Vec<(EventId, NewDelivery)>,
 ) -> Result<Vec<NewDelivery>> {
     let tx = client.transaction().await?;
-    tx.batch_execute(ONLY_INDEXES).await?;
     revivals::begin(&tx).await?;
+    tx.batch_execute(ONLY_INDEXES).await?;
     let events = lock_events(&tx, tenant, &items).await?;
     let mut made = find_made(&tx, tenant, &items).await?;
     let (mut works, mut added) = (Vec::new(), Vec::new());

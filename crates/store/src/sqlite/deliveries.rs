@@ -56,12 +56,13 @@ fn query(
     query
 }
 
-/// How many deliveries of a lane stand where, of at most so many finished ones.
+/// How many deliveries of a lane stand where, of at most so many that live and so many that ended.
 pub fn count(connection: &Connection, lane: LaneId, rows_max: u32) -> Result<Vec<(State, i64)>> {
     let mut select = connection
         .prepare_cached(
-            "SELECT state, count(*) FROM work INDEXED BY work_deliveries
-             WHERE kind = 1 AND lane = ?1 GROUP BY state
+            "SELECT state, count(*) FROM (
+               SELECT state FROM work INDEXED BY work_deliveries
+               WHERE kind = 1 AND lane = ?1 ORDER BY id DESC LIMIT ?2) GROUP BY state
              UNION ALL
              SELECT state, count(*) FROM (
                SELECT state FROM work_done INDEXED BY work_done_deliveries

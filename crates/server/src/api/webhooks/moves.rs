@@ -26,7 +26,7 @@ use crate::dead_letters::{DeadLetterReplay, DeadQuery};
 use crate::schema;
 use crate::webhooks::{self, Asked};
 
-/// How many finished deliveries are counted at most.
+/// How many deliveries that live are counted at most, and how many that ended.
 const COUNTED_MAX: u32 = 100_000;
 
 /// What to try.
@@ -391,7 +391,7 @@ struct Stats {
     success_rate: Option<f64>,
 }
 
-/// Counts a webhook's deliveries: those that live, and the latest hundred thousand that ended.
+/// Counts a webhook's deliveries: the latest hundred thousand that live, and as many that ended.
 #[utoipa::path(
     get, path = "/webhooks/{id}/stats", operation_id = "webhook_stats", tag = "webhooks",
     params(("id" = schema::WebhookId, Path), describe::Tenant),
