@@ -5,6 +5,9 @@
 //! never empties it. So once it is long, and nearly all of it has been moved, the writer is asked to
 //! restart it between two batches, which then costs it little. Lengths are counted in pages by the
 //! writer's commits: the file keeps its size when the log restarts, and says nothing.
+//!
+//! While somebody reads one moment of the database for long, such as a backup, nothing can be moved past that moment. What
+//! is written meanwhile makes the log longer, up to a bound; then writing is refused until the reader is through.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -31,6 +34,9 @@ const BUSY_STEP_PAGES: u32 = 2048;
 const LARGE_COMMIT: u32 = 32;
 /// Above this the log is restarted: 64 MiB.
 const LOG_PAGES_MAX: u32 = 16_384;
+/// From here on nothing more is written to it until it was restarted: 4 GiB. A backup of a large database under load must
+/// fit below, and the disk must not be filled by one that hangs.
+const LOG_PAGES_FULL: u32 = 64 * LOG_PAGES_MAX;
 /// So little left to move that the writer may do it.
 const REST_PAGES: u32 = 512;
 /// Checkpoints in a row after which the writer restarts the log with whatever is left.
@@ -42,8 +48,11 @@ const RESTART_PATIENCE: Duration = Duration::from_millis(50);
 pub const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the writer and the checkpointer tell each other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Log {
+    pages_full: u32,
+    /// Whether it was said that it is full.
+    full_told: AtomicBool,
     pages: AtomicU32,
     moved: AtomicU32,
     /// Since the last checkpoint.
@@ -56,7 +65,28 @@ pub struct Log {
     checkpointer: OnceLock<Thread>,
 }
 
+impl Default for Log {
+    fn default() -> Log {
+        Log::bounded(LOG_PAGES_FULL)
+    }
+}
+
 impl Log {
+    /// One that takes no more from this length on.
+    pub fn bounded(pages_full: u32) -> Log {
+        Log {
+            pages_full,
+            full_told: AtomicBool::default(),
+            pages: AtomicU32::default(),
+            moved: AtomicU32::default(),
+            commits: AtomicU32::default(),
+            restart: AtomicBool::default(),
+            doubted: AtomicBool::default(),
+            moving: Mutex::default(),
+            checkpointer: OnceLock::default(),
+        }
+    }
+
     /// A commit left the log this long.
     pub fn has(&self, pages: u32) {
         self.pages.store(pages, Ordering::Relaxed);
@@ -104,13 +134,53 @@ impl Log {
     /// Restarts the log if the checkpointer asked for it; between two batches of the writer.
     pub fn restart_if_due(&self, writer: &Connection) {
         if !self.is_doubted() && self.restart.swap(false, Ordering::Relaxed) {
-            // Busy while somebody reads from it: the checkpointer will ask again.
-            let _ = writer.busy_timeout(RESTART_PATIENCE);
-            let restarted = writer.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
-            if let Err(error) = restarted.map_err(|error| self.failed(error)) {
-                tracing::warn!(%error, "the log could not be restarted");
+            // Not while somebody reads from it: the checkpointer will ask again.
+            self.restart(writer);
+        }
+    }
+
+    /// Whether the writer may write. A log that is full is restarted as soon as the checkpointer has moved it: to move all
+    /// of it would keep the writer, and whoever waits for it, for long.
+    pub fn has_room(&self, writer: &Connection) -> bool {
+        let pages = self.pages.load(Ordering::Relaxed);
+        if pages < self.pages_full {
+            return true;
+        }
+        let left = pages.saturating_sub(self.moved.load(Ordering::Relaxed));
+        if left < REST_PAGES && self.restart(writer) {
+            if self.full_told.swap(false, Ordering::Relaxed) {
+                tracing::info!("the log was restarted; the database is written to again");
             }
-            let _ = writer.busy_timeout(BUSY_PATIENCE);
+            return true;
+        }
+        if !self.full_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                pages,
+                "somebody reads one moment of the database for very long, such as a backup; nothing is written until \
+                 that ends"
+            );
+        }
+        false
+    }
+
+    /// Moves what is left of the log and begins it anew, unless somebody reads from it; answers whether it did.
+    fn restart(&self, writer: &Connection) -> bool {
+        let _ = writer.busy_timeout(RESTART_PATIENCE);
+        let is_busy = writer
+            .query_row("PRAGMA wal_checkpoint(RESTART)", [], |row| row.get::<_, bool>(0))
+            .map_err(|error| self.failed(error));
+        let _ = writer.busy_timeout(BUSY_PATIENCE);
+        match is_busy {
+            Ok(is_busy) => {
+                if !is_busy {
+                    self.pages.store(0, Ordering::Relaxed);
+                }
+                !is_busy
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the log could not be restarted");
+                false
+            }
         }
     }
 }
@@ -210,6 +280,10 @@ fn checkpoint(connection: &Connection, log: &Log, before: u32) -> rusqlite::Resu
 
 #[cfg(test)]
 mod tests {
+    use wakepost_domain::Timestamp;
+    use wakepost_domain::ports::Clock;
+
+    use super::super::{Drive, Durability, Sqlite};
     use super::*;
 
     #[test]
@@ -223,5 +297,75 @@ mod tests {
         (1..=9).for_each(|commit| large.has(commit * LARGE_COMMIT));
         assert!(!large.is_due(9 * LARGE_COMMIT));
         assert!(large.is_due(BUSY_STEP_PAGES));
+    }
+
+    struct Clockless;
+
+    impl Clock for Clockless {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_millis(0)
+        }
+    }
+
+    /// A store in this directory whose log takes so many pages.
+    fn bounded(directory: &Path, pages: u32) -> Sqlite {
+        let (clock, drive) = (Arc::new(Clockless), Drive::Thread);
+        let log = Arc::new(Log::bounded(pages));
+        Sqlite::open_with(directory, clock, Durability::Normal, drive, log).unwrap()
+    }
+
+    async fn put(store: &Sqlite, n: i64) -> Result<()> {
+        let put = move |tx: &Connection, _| {
+            tx.execute("INSERT INTO long VALUES (?1, zeroblob(8000))", [n]).map_err(unavailable)
+        };
+        store.write(8000, put).await.map(|_| ())
+    }
+
+    #[tokio::test]
+    async fn the_log_has_a_bound_however_long_somebody_reads() {
+        const PAGES: u32 = 2000;
+        let directory = tempfile::tempdir().unwrap();
+        let store = bounded(directory.path(), PAGES);
+        let make = |tx: &Connection, _| {
+            tx.execute_batch("CREATE TABLE long (n INTEGER PRIMARY KEY, text BLOB)")
+                .map_err(unavailable)
+        };
+        store.write_whole(0, make).await.unwrap();
+        let path = directory.path().join(super::super::FILE);
+        let reader = Connection::open(&path).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM long").unwrap();
+
+        let (mut taken, mut refused) = (Vec::new(), 0);
+        for n in 0..2500 {
+            match put(&store, n).await {
+                Ok(()) => taken.push(n),
+                Err(StoreError::Busy) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(taken.len() > 100 && refused > 1000, "{} taken, {refused} refused", taken.len());
+        let log = std::fs::metadata(super::super::rewrite::log_path(&path)).unwrap().len();
+        // One commit of a single row comes on top.
+        assert!(log < u64::from(PAGES + 20) * 4120, "the log has {log} bytes");
+
+        reader.execute_batch("ROLLBACK").unwrap();
+        let mut tries = 0;
+        for n in 5000..7000 {
+            while let Err(error) = put(&store, n).await {
+                assert!(matches!(error, StoreError::Busy), "{error}");
+                tries += 1;
+                assert!(tries < 2000, "it does not go on");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            taken.push(n);
+        }
+        let there: Vec<i64> = reader
+            .prepare("SELECT n FROM long ORDER BY n")
+            .unwrap()
+            .query_map([], |row| row.get(0))
+            .unwrap()
+            .map(rusqlite::Result::unwrap)
+            .collect();
+        assert_eq!(there, taken, "what was taken is there, and what was refused is not");
     }
 }

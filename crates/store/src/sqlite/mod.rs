@@ -61,6 +61,7 @@ use wakepost_domain::ports::Clock;
 use crate::admission::Admission;
 use crate::error::{Result, StoreError};
 use crate::failpoint;
+use checkpoint::Log;
 use readers::Readers;
 use syncer::Marks;
 use writer::Writer;
@@ -119,6 +120,17 @@ impl Sqlite {
         durability: Durability,
         drive: Drive,
     ) -> Result<Sqlite> {
+        Sqlite::open_with(directory, clock, durability, drive, Arc::default())
+    }
+
+    /// The same with a log that may have a bound of its own.
+    fn open_with(
+        directory: &Path,
+        clock: Arc<dyn Clock>,
+        durability: Durability,
+        drive: Drive,
+        log: Arc<Log>,
+    ) -> Result<Sqlite> {
         if rusqlite::version_number() < SQLITE_MIN {
             return Err(StoreError::Unavailable("this SQLite is too old to be safe".to_owned()));
         }
@@ -127,7 +139,6 @@ impl Sqlite {
         // The control of the power cut test, in debug builds only: it must see commits lost.
         let durability =
             if failpoint::skips("sqlite.sync") { Durability::Normal } else { durability };
-        let log = Arc::default();
         let marks = Arc::new(Marks::default());
         migrate::refuse_newer(&path)?;
         // Whoever wrote to the log before may have ended because it could not be synced.

@@ -334,6 +334,10 @@ impl Ahead {
             Ok(connection) => connection,
             Err(error) => return first.answer(Err(error)),
         };
+        if !self.core.log.has_room(&connection) {
+            self.core.connection = Some(connection);
+            return first.answer(Err(StoreError::Busy));
+        }
         let mut batch = vec![first];
         let done = self.run_batch(&connection, &mut batch, waiting);
         let number = self.marks.commits();
