@@ -9,12 +9,15 @@ on_both!(
     an_old_secret_of_a_source_is_told_of_until_there_is_a_new_one,
     a_source_from_before_counts_from_when_it_was_made,
     what_is_no_secret_has_no_age,
+    the_secrets_of_a_tenant_without_traffic_grow_old_too,
 );
 
 /// 181 days.
 const OLD_MS: i64 = 181 * 86_400_000;
 /// What makes all secrets that old, behind the gateway's back.
 const AGE: &str = "UPDATE sources SET secret_made_at = secret_made_at - ";
+/// An hour goes by.
+const LOOK: &str = "; DELETE FROM turns WHERE what = 'alerts.secrets'";
 
 async fn age(api: &Api, id: &str) -> Value {
     api.get(&format!("/sources/{id}")).await.is(200).json()["secret_age_days"].clone()
@@ -32,7 +35,7 @@ async fn an_old_secret_of_a_source_is_told_of_until_there_is_a_new_one(database:
     let source = api.source_with("github", json!({"owner": "ada@example.com"})).await;
     let young = api.source("github").await;
     assert_eq!(source.made["secret_age_days"], 0);
-    gateway.execute(&format!("{AGE}{OLD_MS}")).await;
+    gateway.execute(&format!("{AGE}{OLD_MS}{LOOK}")).await;
     api.post(&format!("/sources/{}/rotate", young.id), json!({})).await.is(200);
     assert_eq!((age(&api, &source.id).await, age(&api, &young.id).await), (json!(181), json!(0)));
     let fired = alert(&api, "secret_age", "firing").await;
@@ -55,8 +58,9 @@ async fn a_source_from_before_counts_from_when_it_was_made(database: Database) {
     let gateway = setup(database).start().await;
     let api = gateway.admin();
     let source = api.source("github").await;
-    let before =
-        format!("UPDATE sources SET secret_made_at = NULL, created_at = created_at - {OLD_MS}");
+    let before = format!(
+        "UPDATE sources SET secret_made_at = NULL, created_at = created_at - {OLD_MS}{LOOK}"
+    );
     gateway.execute(&before).await;
     assert_eq!(age(&api, &source.id).await, 181);
     alert(&api, "secret_age", "firing").await;
@@ -72,7 +76,7 @@ async fn what_is_no_secret_has_no_age(database: Database) {
     let fields = json!({"provider": "slack", "name": "desk"});
     let without = api.post("/sources", fields).await.is(201).text("id");
     let witness = api.source("github").await;
-    gateway.execute(&format!("{AGE}{OLD_MS}")).await;
+    gateway.execute(&format!("{AGE}{OLD_MS}{LOOK}")).await;
     for id in [&public.id, &without] {
         assert_eq!(age(&api, id).await, Value::Null);
     }
@@ -84,4 +88,16 @@ async fn what_is_no_secret_has_no_age(database: Database) {
     let path = format!("/sources/{without}");
     let given = api.patch(&path, json!({"secret": "8f742231b10e8888"})).await.is(200).json();
     assert_eq!(given["secret_age_days"], 0);
+}
+
+async fn the_secrets_of_a_tenant_without_traffic_grow_old_too(database: Database) {
+    let gateway = setup(database).start().await;
+    let busy = gateway.admin();
+    let idle = busy.tenant("idle").await;
+    let source = idle.source("github").await;
+    gateway.execute(&format!("{AGE}{OLD_MS}{LOOK}")).await;
+    assert_eq!(alert(&idle, "secret_age", "firing").await["subject"], source.id.as_str());
+    assert!(told_of(&busy).await.is_empty(), "it is nobody else's");
+    idle.post(&format!("/sources/{}/rotate", source.id), json!({})).await.is(200);
+    alert(&idle, "secret_age", "resolved").await;
 }

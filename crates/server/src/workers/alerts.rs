@@ -18,17 +18,16 @@ use wakepost_domain::receipt::{Class, Compared};
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{AlertId, SourceId, TenantId, Timestamp, limits};
-use wakepost_store::moves::{Alert, DeadFilter, Page, Untold};
+use wakepost_store::moves::{Alert, DeadFilter, Page, SourceRecord, Untold};
 use wakepost_store::{Result, StoreError};
 
+use super::pages::{self, PAGE};
 use crate::alert_posts::{self, Speaker};
 use crate::context::Context;
 use crate::directory::LiveSource;
 use crate::publishing;
 use crate::telemetry::metrics::Metrics;
 
-/// How many tenants are looked at in a minute.
-const TENANTS_MAX: u32 = 1000;
 /// How many firing alerts are looked at.
 const FIRING_MAX: u32 = 10_000;
 /// In how many minutes dead letters of one source are counted together.
@@ -40,8 +39,10 @@ const ERRORS_LOOK: u32 = 10_000;
 const ERRORS_TOLD: u32 = 5;
 /// So many tenants in a row that cannot be looked at: the store is down.
 const FAILURES_MAX: usize = 3;
-/// How many sources with old secrets are looked at, the oldest first.
-const OLD_SECRETS_MAX: u32 = 1000;
+/// How often it is looked which secrets are old by now: they are so in days.
+const SECRETS_PERIOD: Duration = Duration::from_secs(3600);
+/// How many sources with old secrets are looked at at a time.
+const OLD_SECRETS_PAGE: u32 = 200;
 /// How many alerts are told of at a time.
 const TOLD_MAX: u32 = 100;
 
@@ -76,9 +77,16 @@ async fn look(context: &Arc<Context>) -> Result<()> {
     for alert in context.store.firing_alerts(None, FIRING_MAX).await? {
         firing.entry(alert.tenant).or_default().push(alert);
     }
-    let busy = context.store.busy_tenants(since, TENANTS_MAX).await?;
-    let tenants: BTreeSet<TenantId> =
+    let busy = pages::all(PAGE, |after| context.store.busy_tenants(since, after, PAGE)).await?;
+    let mut tenants: BTreeSet<TenantId> =
         busy.into_iter().chain(firing.keys().copied()).chain([TenantId::DEFAULT]).collect();
+    let all_secrets = context.store.take_turn("alerts.secrets", SECRETS_PERIOD).await?;
+    if all_secrets {
+        // A secret grows old without any traffic.
+        let before = old_before(context, now);
+        let next = |after| context.store.tenants_with_secrets_before(before, after, PAGE);
+        tenants.extend(pages::all(PAGE, next).await?);
+    }
     let mut in_a_row = 0;
     for tenant in tenants {
         if context.stop.is_cancelled() || in_a_row == FAILURES_MAX {
@@ -86,7 +94,7 @@ async fn look(context: &Arc<Context>) -> Result<()> {
         }
         let firing = firing.remove(&tenant).unwrap_or_default();
         // What cannot be read of one tenant must not keep the others from being looked at.
-        in_a_row = match look_at(context, tenant, now, firing).await {
+        in_a_row = match look_at(context, tenant, now, firing, all_secrets).await {
             Ok(()) => 0,
             Err(error) => {
                 tracing::debug!(%error, tenant = tenant.0, "a tenant could not be looked at");
@@ -103,14 +111,38 @@ async fn look_at(
     tenant: TenantId,
     now: Timestamp,
     firing: Vec<Alert>,
+    all_secrets: bool,
 ) -> Result<()> {
-    let seen = evidence(context, tenant, now).await?;
+    let told_of = firing.iter().filter(|alert| alert.kind == AlertKind::SecretAge);
+    let secrets = match all_secrets {
+        true => Secrets::All,
+        // So that a new secret ends what is said of the old one at once.
+        false => Secrets::Of(told_of.filter_map(|alert| alert.subject.parse().ok()).collect()),
+    };
+    let seen = evidence(context, tenant, now, secrets).await?;
     let found = alert::findings(&seen, &context.config.alerts);
     act(context, tenant, now, found, firing).await
 }
 
+/// The sources whose secrets' ages are looked at.
+enum Secrets {
+    All,
+    Of(Vec<SourceId>),
+}
+
+/// A secret from before this is old.
+fn old_before(context: &Context, now: Timestamp) -> Timestamp {
+    let days = context.config.alerts.secret_days;
+    now.before(Duration::from_secs(days.saturating_mul(86_400)))
+}
+
 /// What there is to know of a tenant. Work that was replayed or purged counts no more.
-async fn evidence(context: &Context, tenant: TenantId, now: Timestamp) -> Result<Evidence> {
+async fn evidence(
+    context: &Context,
+    tenant: TenantId,
+    now: Timestamp,
+    secrets: Secrets,
+) -> Result<Evidence> {
     let rules = &context.config.alerts;
     let store = &context.store;
     let this = minute(now);
@@ -129,7 +161,7 @@ async fn evidence(context: &Context, tenant: TenantId, now: Timestamp) -> Result
         errors,
         retrying: samples.last().map_or(0, |(_, sample)| sample.retrying),
         webhooks: webhooks(context, tenant, now).await?,
-        sources: sources(context, tenant, now, &figures).await?,
+        sources: sources(context, tenant, now, &figures, secrets).await?,
         suspicious: suspicious(context, tenant, now, &figures).await?,
         figures,
     })
@@ -160,7 +192,61 @@ async fn sources(
     tenant: TenantId,
     now: Timestamp,
     figures: &Figures,
+    secrets: Secrets,
 ) -> Result<Vec<SeenSource>> {
+    let mut seen = failing_sources(context, tenant, now, figures).await?;
+    let mut note = |live: &LiveSource| {
+        let source = seen.entry(live.source.id).or_insert_with(|| seen_source(live));
+        source.secret_days = live.secret_days(now);
+    };
+    match secrets {
+        Secrets::Of(ids) => {
+            for id in ids {
+                // As it is now: a copy of before a rotation would keep the alert firing.
+                let record = context.store.source(id).await?;
+                for live in opened(context, record.into_iter().collect()).await? {
+                    note(&live);
+                }
+            }
+        }
+        Secrets::All => {
+            let (before, mut after) = (old_before(context, now), None);
+            loop {
+                let store = &context.store;
+                let page = store
+                    .sources_with_secrets_before(tenant, before, after, OLD_SECRETS_PAGE)
+                    .await?;
+                let is_last = page.len() < OLD_SECRETS_PAGE as usize;
+                after = page.last().map(|record| record.id);
+                opened(context, page).await?.iter().for_each(&mut note);
+                if is_last {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(seen.into_values().collect())
+}
+
+/// Those of them that are enabled. One that cannot be read must not keep the others from being looked at.
+async fn opened(context: &Context, records: Vec<SourceRecord>) -> Result<Vec<LiveSource>> {
+    let mut live = Vec::with_capacity(records.len());
+    for record in records.into_iter().filter(|record| record.config.enabled) {
+        match context.directory.open(record).await {
+            Err(StoreError::Corrupt(_)) => {}
+            opened => live.push(opened?),
+        }
+    }
+    Ok(live)
+}
+
+/// Sources whose jobs fail again and again.
+async fn failing_sources(
+    context: &Context,
+    tenant: TenantId,
+    now: Timestamp,
+    figures: &Figures,
+) -> Result<BTreeMap<SourceId, SeenSource>> {
     let (rules, store) = (&context.config.alerts, &context.store);
     let least = u32::try_from(rules.failures_in_a_row).unwrap_or(u32::MAX);
     let mut failing: BTreeMap<SourceId, (u64, u64)> = BTreeMap::new();
@@ -188,18 +274,7 @@ async fn sources(
         let Some(live) = context.directory.source(id).await? else { continue };
         seen.insert(id, SeenSource { failures, dead_letters, ..seen_source(&live) });
     }
-    let days = Duration::from_secs(rules.secret_days.saturating_mul(86_400));
-    let old = store.sources_with_secrets_before(tenant, now.before(days), OLD_SECRETS_MAX).await?;
-    for record in old.into_iter().filter(|record| record.config.enabled) {
-        let live = match context.directory.open(record).await {
-            // One that cannot be read must not keep the others from being looked at.
-            Err(StoreError::Corrupt(_)) => continue,
-            live => live?,
-        };
-        let source = seen.entry(live.source.id).or_insert_with(|| seen_source(&live));
-        source.secret_days = live.secret_days(now);
-    }
-    Ok(seen.into_values().collect())
+    Ok(seen)
 }
 
 /// One of which nothing bad is known.

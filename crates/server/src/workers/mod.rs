@@ -7,6 +7,7 @@ pub mod housekeeping;
 pub mod hub;
 pub mod operations;
 pub mod outbox;
+pub mod pages;
 pub mod push;
 pub mod renew;
 pub mod rescue;

@@ -10,6 +10,7 @@ use wakepost_domain::{TenantId, limits};
 use wakepost_store::Result;
 use wakepost_store::moves::InMinute;
 
+use super::pages::{self, PAGE};
 use crate::context::Context;
 use crate::telemetry::metrics;
 use crate::telemetry::tally::Taken;
@@ -20,8 +21,6 @@ pub const FLUSH_PERIOD: Duration = Duration::from_secs(5);
 pub const SAMPLE_PERIOD: Duration = Duration::from_secs(5);
 /// How many rows are written in one transaction.
 const ROWS_MAX: usize = 500;
-/// Of how many tenants queues are looked at in a minute.
-const TENANTS_MAX: u32 = 1000;
 /// How many of a tenant's live items are looked at, the oldest ones.
 const LOOK_MAX: u32 = 20_000;
 /// For how many minutes after its last figure a tenant is looked at.
@@ -99,7 +98,8 @@ async fn sample(context: &Context) -> Result<()> {
     if !context.store.take_turn("series.sample", left).await? {
         return Ok(());
     }
-    let mut tenants = context.store.busy_tenants(this - AFTERWARDS, TENANTS_MAX).await?;
+    let busy = |after| context.store.busy_tenants(this - AFTERWARDS, after, PAGE);
+    let mut tenants = pages::all(PAGE, busy).await?;
     if !tenants.contains(&TenantId::DEFAULT) {
         tenants.insert(0, TenantId::DEFAULT);
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use wakepost_domain::source::SourceConfig;
+use wakepost_domain::webhook::Disabled;
 use wakepost_domain::work::Priority;
 use wakepost_domain::{SourceId, TenantId};
 
@@ -112,30 +113,89 @@ pub async fn of_many_changes_at_once_one_happens(harness: &impl Harness) {
     assert_eq!(world.actions(TenantId::DEFAULT).await.len(), 2);
 }
 
-pub async fn sources_with_old_secrets_are_found_the_oldest_first(harness: &impl Harness) {
+pub async fn enabled_sources_with_old_secrets_are_found_page_by_page(harness: &impl Harness) {
     let world = World::new(harness).await;
     let stranger = world.tenant("stranger").await;
     let mut made = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..5 {
         made.push(world.made(TenantId::DEFAULT).await);
         world.made(stranger).await;
         world.advance_s(10).await;
     }
-    // The first has a new secret; so it is the youngest now.
-    let mut rotated = made.remove(0);
-    let seen = rotated.updated_at;
-    (rotated.updated_at, rotated.secret_made_at) = (world.now().await, world.now().await);
-    let audit = world.audit(TenantId::DEFAULT, "source.rotate");
-    world.store.update_source(rotated.clone(), seen, audit).await.unwrap();
-    let found = async |before, limit| {
-        let other = &world.other;
-        other.sources_with_secrets_before(TenantId::DEFAULT, before, limit).await.unwrap()
+    let change = async |record: &mut SourceRecord| {
+        let seen = record.updated_at;
+        record.updated_at = world.now().await;
+        let audit = world.audit(TenantId::DEFAULT, "source.update");
+        world.store.update_source(record.clone(), seen, audit).await.unwrap();
+        world.advance_s(1).await;
     };
-    assert_eq!(found(made[2].secret_made_at, 10).await, made[..2]);
-    assert_eq!(found(made[2].secret_made_at, 1).await, made[..1]);
-    assert_eq!(found(rotated.secret_made_at, 10).await, made);
-    made.push(rotated.clone());
-    assert_eq!(found(rotated.secret_made_at.after(Duration::from_millis(1)), 10).await, made);
+    // One has a new secret, and nobody calls another.
+    made[0].secret_made_at = world.now().await;
+    change(&mut made[0]).await;
+    made[1].config.enabled = false;
+    change(&mut made[1]).await;
+    let found = async |before, limit| {
+        let mut all: Vec<SourceRecord> = Vec::new();
+        loop {
+            let after = all.last().map(|record| record.id);
+            let other = &world.other;
+            let page =
+                other.sources_with_secrets_before(TenantId::DEFAULT, before, after, limit).await;
+            let page = page.unwrap();
+            let is_last = page.len() < limit as usize;
+            all.extend(page);
+            if is_last {
+                return all;
+            }
+        }
+    };
+    let by_id = |mut records: Vec<SourceRecord>| {
+        records.sort_by_key(|record| record.id);
+        records
+    };
+    let old = by_id(made[2..4].to_vec());
+    assert_eq!(found(made[4].secret_made_at, 10).await, old);
+    assert_eq!(found(made[4].secret_made_at, 1).await, old);
+    let rotated = made[0].secret_made_at.after(Duration::from_millis(1));
+    made.remove(1);
+    assert_eq!(found(rotated, 2).await, by_id(made));
+}
+
+pub async fn tenants_with_old_secrets_are_found_page_by_page(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let mut tenants = Vec::new();
+    for slug in ["called", "disabled", "subscribed", "unsubscribed", "without", "young"] {
+        tenants.push(world.tenant(slug).await);
+    }
+    let [called, disabled, subscribed, unsubscribed, _, young] = tenants[..] else {
+        unreachable!("six were made")
+    };
+    world.made(called).await;
+    let mut off = world.source_draft(disabled).await;
+    off.config.enabled = false;
+    let audit = world.audit(disabled, "source.create");
+    world.store.create_source(off, audit, None).await.unwrap();
+    for tenant in [subscribed, unsubscribed] {
+        let mut record = world.record(&world.hook_of(tenant).await);
+        let since = world.now().await;
+        record.config.disabled =
+            (tenant == unsubscribed).then(|| Disabled { since, reason: "gone".to_owned() });
+        world.subscribe(record).await;
+    }
+    world.advance_s(1000).await;
+    // As ids tell the time.
+    let before = world.id().time();
+    world.made(young).await;
+    world.subscribe(world.record(&world.hook_of(young).await)).await;
+    let mut expected = vec![called, subscribed];
+    expected.sort();
+    let page = async |after, limit| {
+        world.other.tenants_with_secrets_before(before, after, limit).await.unwrap()
+    };
+    assert_eq!(page(None, 10).await, expected);
+    assert_eq!(page(None, 1).await, expected[..1]);
+    assert_eq!(page(Some(expected[0]), 1).await, expected[1..]);
+    assert_eq!(page(Some(expected[1]), 1).await, []);
 }
 
 pub async fn another_tenants_source_is_not_found(harness: &impl Harness) {

@@ -47,8 +47,13 @@ pub trait Series {
     /// How all tenants' queues stood when they were looked at last, unless that was before a minute.
     async fn latest_samples(&self, since: i64) -> Result<Vec<Sample>>;
 
-    /// Tenants that have live work, dead letters that nobody dealt with, or figures since a minute; by id.
-    async fn busy_tenants(&self, since: i64, limit: u32) -> Result<Vec<TenantId>>;
+    /// Tenants that have live work, dead letters that nobody dealt with, or figures since a minute: the next ones by id.
+    async fn busy_tenants(
+        &self,
+        since: i64,
+        after: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<TenantId>>;
 
     /// How a tenant stands beside its queue; dead letters are counted up to `dead_max`.
     async fn standing(&self, tenant: TenantId, dead_max: u32) -> Result<Standing>;

@@ -207,13 +207,22 @@ pub trait Settings {
     /// A tenant's sources, newest first.
     async fn sources(&self, tenant: TenantId, page: Page<SourceId>) -> Result<Vec<SourceRecord>>;
 
-    /// A tenant's sources whose secret was made before a moment, the oldest first. Whether they have one is sealed.
+    /// A tenant's enabled sources whose secret was made before a moment, by id. Whether they have one is sealed.
     async fn sources_with_secrets_before(
         &self,
         tenant: TenantId,
         before: Timestamp,
+        after: Option<SourceId>,
         limit: u32,
     ) -> Result<Vec<SourceRecord>>;
+
+    /// Tenants that have such sources, or webhooks from before that moment that are not disabled: the next ones by id.
+    async fn tenants_with_secrets_before(
+        &self,
+        before: Timestamp,
+        after: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<TenantId>>;
 
     /// The lane of a key, made if need be.
     async fn lane(&self, key: LaneKey) -> Result<Lane>;

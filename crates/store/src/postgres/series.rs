@@ -83,20 +83,25 @@ impl Series for Postgres {
         query(&client, sql, &[&since]).await?.iter().map(|row| json(row, 0)).collect()
     }
 
-    async fn busy_tenants(&self, since: i64, limit: u32) -> Result<Vec<TenantId>> {
+    async fn busy_tenants(
+        &self,
+        since: i64,
+        after: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<TenantId>> {
         let client = self.cool().await?;
         // One step along an index a tenant, however much it has.
         let rows = query(
             &client,
             "WITH RECURSIVE live AS (
-               (SELECT tenant FROM work ORDER BY tenant LIMIT 1)
+               (SELECT tenant FROM work WHERE tenant > $3::int ORDER BY tenant LIMIT 1)
                UNION ALL
                SELECT (SELECT w.tenant FROM work w WHERE w.tenant > live.tenant
                        ORDER BY w.tenant LIMIT 1)
                FROM live WHERE live.tenant IS NOT NULL
              ), dead AS (
                (SELECT tenant FROM work_done
-                WHERE state = 8 AND replayed_as IS NULL AND purged_by IS NULL
+                WHERE tenant > $3::int AND state = 8 AND replayed_as IS NULL AND purged_by IS NULL
                 ORDER BY tenant LIMIT 1)
                UNION ALL
                SELECT (SELECT d.tenant FROM work_done d WHERE d.tenant > dead.tenant AND d.state = 8
@@ -106,9 +111,9 @@ impl Series for Postgres {
              )
              SELECT tenant FROM live WHERE tenant IS NOT NULL
              UNION SELECT tenant FROM dead WHERE tenant IS NOT NULL
-             UNION SELECT tenant FROM figures WHERE minute >= $1::bigint AND tenant > 0
+             UNION SELECT tenant FROM figures WHERE minute >= $1::bigint AND tenant > greatest($3::int, 0)
              ORDER BY 1 LIMIT $2::bigint",
-            &[&since, &i64::from(limit)],
+            &[&since, &i64::from(limit), &after.map_or(i32::MIN, |after| after.0)],
         )
         .await?;
         rows.iter().map(|row| Ok(TenantId(get(row, 0)?))).collect()

@@ -8,7 +8,7 @@ use wakepost_domain::access::{Key, Reach, Role};
 use wakepost_domain::lane::{Lane, LaneId, LaneKey};
 use wakepost_domain::tenant::{Tenant, TenantSettings};
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{KeyId, SourceId, TenantId, Timestamp};
+use wakepost_domain::{KeyId, SourceId, TenantId, Timestamp, Ulid};
 
 use super::event_list::Query;
 use super::rows::{
@@ -24,6 +24,10 @@ use crate::moves::{
     AuditEntry, AuditFilter, AuditRow, Cursor, Idempotency, KeyRecord, Once, Page, Replayed,
     Settings, SourceRecord, after_prefix,
 };
+
+/// Of an enabled source: its secret was made before `$2`.
+const SECRET_BEFORE: &str = "coalesce(secret_made_at, created_at) < $2::bigint
+     AND coalesce((config::json ->> 'enabled')::boolean, true)";
 
 #[async_trait]
 impl Settings for Postgres {
@@ -305,16 +309,38 @@ impl Settings for Postgres {
         &self,
         tenant: TenantId,
         before: Timestamp,
+        after: Option<SourceId>,
         limit: u32,
     ) -> Result<Vec<SourceRecord>> {
         let client = self.cool().await?;
         let sql = format!(
             "SELECT {SOURCE} FROM sources
-             WHERE tenant = $1::int AND coalesce(secret_made_at, created_at) < $2::bigint
-             ORDER BY coalesce(secret_made_at, created_at), id LIMIT $3::bigint"
+             WHERE tenant = $1::int AND id > $3::uuid AND {SECRET_BEFORE} ORDER BY id LIMIT $4::bigint"
         );
-        let params: Params<'_> = &[&tenant.0, &before.as_millis(), &i64::from(limit)];
+        let after = after.map_or(Uuid::nil(), |after| uuid(after.0));
+        let params: Params<'_> = &[&tenant.0, &before.as_millis(), &after, &i64::from(limit)];
         query(&client, &sql, params).await?.iter().map(source_row).collect()
+    }
+
+    async fn tenants_with_secrets_before(
+        &self,
+        before: Timestamp,
+        after: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<TenantId>> {
+        let client = self.cool().await?;
+        let sql = format!(
+            "SELECT tenant FROM sources WHERE tenant > $1::int AND {SECRET_BEFORE}
+             UNION
+             SELECT tenant FROM webhooks
+             WHERE tenant > $1::int AND id < $3::uuid AND config::json ->> 'disabled' IS NULL
+             ORDER BY 1 LIMIT $4::bigint"
+        );
+        let after = after.map_or(i32::MIN, |after| after.0);
+        let params: Params<'_> =
+            &[&after, &before.as_millis(), &uuid(Ulid::floor(before)), &i64::from(limit)];
+        let rows = query(&client, &sql, params).await?;
+        rows.iter().map(|row| Ok(TenantId(get(row, 0)?))).collect()
     }
 
     async fn lane(&self, key: LaneKey) -> Result<Lane> {

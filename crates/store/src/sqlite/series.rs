@@ -102,19 +102,26 @@ impl Series for Sqlite {
             .await
     }
 
-    async fn busy_tenants(&self, since: i64, limit: u32) -> Result<Vec<TenantId>> {
+    async fn busy_tenants(
+        &self,
+        since: i64,
+        after: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<TenantId>> {
+        let after = after.map_or(i32::MIN, |after| after.0);
         self.readers
             .read(move |connection, _| {
                 let mut tenants = BTreeSet::new();
                 for walk in WALKS {
-                    step_along(connection, walk, limit, &mut tenants).map_err(unavailable)?;
+                    step_along(connection, walk, after, limit, &mut tenants).map_err(unavailable)?;
                 }
                 let mut lately = connection
                     .prepare_cached(
-                        "SELECT DISTINCT tenant FROM figures WHERE minute >= ?1 AND tenant > 0 LIMIT ?2",
+                        "SELECT DISTINCT tenant FROM figures WHERE minute >= ?1 AND tenant > max(?3, 0)
+                         ORDER BY tenant LIMIT ?2",
                     )
                     .map_err(unavailable)?;
-                let rows = lately.query_map((since, limit), |row| row.get::<_, i32>(0));
+                let rows = lately.query_map((since, limit, after), |row| row.get::<_, i32>(0));
                 tenants.extend(collect(rows.map_err(unavailable)?)?);
                 Ok(tenants.into_iter().take(limit as usize).map(TenantId).collect())
             })
@@ -172,11 +179,12 @@ const WALKS: [&str; 2] = [
 fn step_along(
     connection: &Connection,
     walk: &str,
+    after: i32,
     limit: u32,
     tenants: &mut BTreeSet<i32>,
 ) -> rusqlite::Result<()> {
     let mut step = connection.prepare_cached(walk)?;
-    let mut last = i32::MIN;
+    let mut last = after;
     for _ in 0..limit {
         let Some(next) = step.query_row([last], |row| row.get(0)).optional()? else { break };
         last = next;

@@ -323,18 +323,47 @@ impl Settings for Sqlite {
         &self,
         tenant: TenantId,
         before: Timestamp,
+        after: Option<SourceId>,
         limit: u32,
     ) -> Result<Vec<SourceRecord>> {
+        let after = Bits(after.map_or([0; 16], |after| after.to_bytes()));
         self.readers
             .read(move |connection, _| {
                 let mut select = connection
                     .prepare_cached(&format!(
                         "SELECT {SOURCE} FROM sources
-                         WHERE tenant = ?1 AND coalesce(secret_made_at, created_at) < ?2
-                         ORDER BY coalesce(secret_made_at, created_at), id LIMIT ?3"
+                         WHERE tenant = ?1 AND id > ?3 AND {SECRET_BEFORE} ORDER BY id LIMIT ?4"
                     ))
                     .map_err(unavailable)?;
-                let rows = select.query_map((tenant.0, before.as_millis(), limit), source_row);
+                let rows =
+                    select.query_map((tenant.0, before.as_millis(), after, limit), source_row);
+                collect(rows.map_err(unavailable)?)
+            })
+            .await
+    }
+
+    async fn tenants_with_secrets_before(
+        &self,
+        before: Timestamp,
+        after: Option<TenantId>,
+        limit: u32,
+    ) -> Result<Vec<TenantId>> {
+        let after = after.map_or(i32::MIN, |after| after.0);
+        self.readers
+            .read(move |connection, _| {
+                let mut select = connection
+                    .prepare_cached(&format!(
+                        "SELECT tenant FROM sources WHERE tenant > ?1 AND {SECRET_BEFORE}
+                         UNION
+                         SELECT tenant FROM webhooks
+                         WHERE tenant > ?1 AND id < ?3 AND config ->> '$.disabled' IS NULL
+                         ORDER BY 1 LIMIT ?4"
+                    ))
+                    .map_err(unavailable)?;
+                let first = Bits(Ulid::floor(before).to_bytes());
+                let rows = select.query_map((after, before.as_millis(), first, limit), |row| {
+                    row.get(0).map(TenantId)
+                });
                 collect(rows.map_err(unavailable)?)
             })
             .await
@@ -555,6 +584,10 @@ fn key_row(row: &Row<'_>) -> rusqlite::Result<Key> {
         rate_per_s: row.get(7)?,
     })
 }
+
+/// Of an enabled source: its secret was made before `?2`.
+const SECRET_BEFORE: &str =
+    "coalesce(secret_made_at, created_at) < ?2 AND coalesce(config ->> '$.enabled', true)";
 
 const SOURCE: &str = "id, tenant, provider, config, secrets, created_at, updated_at, \
      coalesce(secret_made_at, created_at)";
