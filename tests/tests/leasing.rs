@@ -8,12 +8,13 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use wakepost_domain::Timestamp;
-use wakepost_tests::{Answer, Api, Database, Gateway, Lease, Worker, now, on_both, until};
+use wakepost_tests::{Answer, Api, Database, Gateway, Lease, Worker, now, on_both, until, within};
 
 on_both!(
     each_job_is_leased_to_one_worker_however_many_ask,
     a_worker_that_lost_its_lease_is_told_so_and_changes_nothing,
     an_expired_lease_cannot_be_revived_and_the_job_is_soon_free_again,
+    leases_that_cannot_be_ended_keep_no_other_from_being_rescued,
     a_waiting_worker_gets_a_job_as_soon_as_it_arrives,
     what_a_worker_may_ask_for_is_bounded,
     many_heartbeats_and_many_endings_are_answered_one_by_one,
@@ -159,6 +160,79 @@ async fn an_expired_lease_cannot_be_revived_and_the_job_is_soon_free_again(datab
     let until = second.post("heartbeat", json!({"extend_s": 600})).await;
     let until: Timestamp = until.is(200).text("lease_expires_at").parse().expect("a time");
     assert!(until.since(now()) > Duration::from_secs(500));
+}
+
+/// Whatever ends a run of this lane fails, as if its row were damaged.
+fn stuck(database: Database, lane: i64) -> String {
+    let each = |event: &str| {
+        match database {
+        Database::Sqlite => format!(
+            "CREATE TRIGGER stuck_{event} BEFORE {event} ON work WHEN OLD.lane = {lane} AND OLD.state = 5
+             BEGIN SELECT RAISE(ABORT, 'stuck'); END;"
+        ),
+        Database::Postgres => format!(
+            "CREATE TRIGGER stuck_{event} BEFORE {event} ON work FOR EACH ROW
+             WHEN (OLD.lane = {lane} AND OLD.state = 5) EXECUTE FUNCTION is_stuck();"
+        ),
+    }
+    };
+    let function = "CREATE FUNCTION is_stuck() RETURNS trigger LANGUAGE plpgsql AS
+                    $$ BEGIN RAISE EXCEPTION 'stuck'; END $$;";
+    let first = if database == Database::Postgres { function } else { "" };
+    format!("{first}{}{}", each("UPDATE"), each("DELETE"))
+}
+
+fn unstuck(database: Database) -> &'static str {
+    match database {
+        Database::Sqlite => "DROP TRIGGER stuck_UPDATE; DROP TRIGGER stuck_DELETE",
+        Database::Postgres => {
+            "DROP TRIGGER stuck_UPDATE ON work; DROP TRIGGER stuck_DELETE ON work"
+        }
+    }
+}
+
+async fn leases_that_cannot_be_ended_keep_no_other_from_being_rescued(database: Database) {
+    /// More than the rescuer tries in vain in one look.
+    const STUCK: usize = 12;
+    const OTHERS: usize = 300;
+    let gateway = Gateway::start(database).await;
+    let (api, worker) = (gateway.admin(), gateway.worker("gone"));
+    let make = async |kind: &str, count: usize| {
+        let jobs: Vec<Value> =
+            (0..count).map(|n| json!({"input": n, "kind": kind, "max_attempts": 5})).collect();
+        for some in jobs.chunks(100) {
+            api.post("/jobs", some.to_vec().into()).await.is(201);
+        }
+    };
+    let take = async |kind: &str, count: usize| {
+        let mut taken = 0;
+        while taken < count {
+            let wish = json!({"kinds": [kind], "max": 500, "lease_s": 5, "wait_s": 1});
+            taken += worker.lease_many(wish).await.len();
+        }
+    };
+    make("stuck", STUCK).await;
+    take("stuck", STUCK).await;
+    let lane = gateway.count("SELECT min(lane) FROM work WHERE state = 5").await;
+    gateway.execute(&stuck(database, lane)).await;
+    make("other", OTHERS).await;
+    take("other", OTHERS).await;
+    // Their leases run out within five seconds, and a few are for the rest.
+    let ended =
+        format!("SELECT count(*) FROM work WHERE lane <> {lane} AND state <> 5 AND attempts = 1");
+    let all_others = || async { (gateway.count(&ended).await == OTHERS as i64).then_some(()) };
+    within(Duration::from_secs(20), "the others are rescued", all_others).await;
+    let still = format!("SELECT count(*) FROM work WHERE lane = {lane} AND state = 5");
+    assert_eq!(gateway.count(&still).await, STUCK as i64, "nothing of them is lost");
+    // One that comes later is rescued as well, and these are once they can be.
+    make("later", 1).await;
+    take("later", 1).await;
+    until("the later one is rescued", || async {
+        (gateway.count(&ended).await == OTHERS as i64 + 1).then_some(())
+    })
+    .await;
+    gateway.execute(unstuck(database)).await;
+    until("they are rescued", || async { (gateway.count(&still).await == 0).then_some(()) }).await;
 }
 
 async fn a_waiting_worker_gets_a_job_as_soon_as_it_arrives(database: Database) {

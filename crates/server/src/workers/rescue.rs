@@ -29,7 +29,7 @@ const ROUNDS_MAX: usize = 20;
 const ASIDE: Duration = Duration::from_secs(5);
 /// How many are left alone at most.
 const ASIDE_MAX: usize = 5_000;
-/// So many failures in a row, one by one, are the store's.
+/// So many failures in a row, one by one, may be the store's: enough for one look.
 const FAILURES_MAX: usize = 10;
 
 /// Runs that could not be ended, and until when they are left alone.
@@ -93,8 +93,8 @@ async fn end(context: &Arc<Context>, expired: Vec<Expired>) -> usize {
             in_a_row = if again.is_empty() { 0 } else { in_a_row + 1 };
             left.extend(again);
             if in_a_row == FAILURES_MAX {
-                // The store is down: it is nobody's own fault.
-                return count;
+                // It may be the store, and nobody's own fault: the rest is for the next look, which begins after these.
+                break;
             }
         }
         failed = left;
