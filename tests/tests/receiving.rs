@@ -407,6 +407,8 @@ async fn broken_http_is_refused_and_the_connection_closed() {
         (431, format!("GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: {long}\r\n\r\n")),
         (414, format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n")),
         (400, "GET /healthz HTTP/1.1\r\nX-Nul: a\0b\r\n\r\n".to_owned()),
+        (400, "GET /healthz HTTP/1.1\r\nX-Cr: a\rb\r\n\r\n".to_owned()),
+        (400, "GET /healthz HTTP/1.1\r\nX-Cr: a\rX-Other: b\r\n\r\n".to_owned()),
         (400, "GET /healthz HTTP/1.1\r\nno colon\r\n\r\n".to_owned()),
         (400, "rubbish\r\n\r\n".to_owned()),
     ];
@@ -419,6 +421,10 @@ async fn broken_http_is_refused_and_the_connection_closed() {
     let pieces = format!("{length:x}\r\n{body}\r\n0\r\n\r\n");
     let framings = [
         (format!("Content-Length: {length}\r\nContent-Length: 3"), &body),
+        (format!("Content-Length: {length}\r\nContent-Length: {length}"), &body),
+        (format!("Content-Length: {length}\r\nTransfer-Encoding: chunked"), &pieces),
+        (format!("Transfer-Encoding: chunked\r\nContent-Length: {length}"), &pieces),
+        (format!("Transfer-Encoding: chunked\r\nContent-Length: {length}"), &body),
         ("Transfer-Encoding: chunked, identity".to_owned(), &pieces),
         ("Transfer-Encoding: chunked".to_owned(), &body),
         (format!("Content-Length: +{length}"), &body),
@@ -433,13 +439,7 @@ async fn broken_http_is_refused_and_the_connection_closed() {
     }
     assert!(gateway.admin().list("/inbox").await.is_empty());
 
-    // A length beside chunks is read as chunks, and nothing after them is read at all.
-    let both = format!("Content-Length: {length}\r\nTransfer-Encoding: chunked");
-    let mut bytes = head(&request, &both);
-    bytes.extend_from_slice(format!("{pieces}{next}").as_bytes());
-    let answer = raw_exchange(gateway.url(), &bytes).await;
-    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer:?}");
-    gateway.send_request(&request).await;
+    gateway.send_request(&request).await.is(202);
     assert_eq!(gateway.admin().list("/inbox").await.len(), 1);
 }
 

@@ -1,5 +1,6 @@
 //! The HTTP listener: real timeouts and limits on everything a peer can do to a connection.
 
+mod framing;
 mod patient;
 pub mod tls;
 
@@ -29,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use wakepost_store::failpoint;
 
+use framing::Framed;
 use patient::Patient;
 use tls::Tls;
 
@@ -186,7 +188,7 @@ async fn connection(
         .max_local_error_reset_streams(Some(100))
         .keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(HEADERS_TIMEOUT);
-    let served = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    let served = builder.serve_connection(TokioIo::new(Framed::new(stream)), service).into_owned();
     let watched = watcher.watch(served);
     // The versions' own timers begin once the version is known: a peer that says nothing, or half of
     // HTTP/2's first line, would otherwise be kept for ever.
