@@ -2,7 +2,8 @@
 
 use http::Method;
 use serde_json::json;
-use wakepost_tests::{Database, Gateway, Receiver, Reply, Worker, on_both, random_text};
+use tokio::process::Command;
+use wakepost_tests::{Database, Gateway, Receiver, Reply, Worker, on_both, random_text, until};
 
 use super::described;
 
@@ -34,10 +35,72 @@ async fn readable(gateway: &Gateway, things: &[String]) -> Vec<u8> {
     read
 }
 
+/// Every file of a backup. PostgreSQL's dump is packed, and read as what a restore would do.
+async fn backed_up(gateway: &Gateway) -> Vec<u8> {
+    let directory = gateway.directory().join("backup");
+    let path = directory.display().to_string();
+    gateway.run(&[], &["backup", &path]).await.ends_with(0);
+    let mut read = Vec::new();
+    for entry in std::fs::read_dir(&directory).expect("the backup") {
+        let file = entry.expect("an entry").path();
+        let bytes = std::fs::read(&file).expect("a file");
+        if bytes.starts_with(b"PGDMP") {
+            let unpack = Command::new("pg_restore").arg("--file=-").arg(&file).output();
+            let unpacked = unpack.await.expect("pg_restore starts");
+            assert!(unpacked.status.success(), "{unpacked:?}");
+            read.extend(unpacked.stdout);
+        }
+        read.extend(bytes);
+    }
+    read
+}
+
+/// What the collector of traces was sent, once the last delivery is told of.
+async fn exported(collector: &Receiver) -> Vec<u8> {
+    let sent = || collector.seen("/v1/traces").into_iter().flat_map(|seen| seen.body).collect();
+    until("all spans are sent", || async {
+        let sent: Vec<u8> = sent();
+        let text = String::from_utf8_lossy(&sent);
+        let all = ["receive", "run", "effect", "publish", "deliver"];
+        all.iter().all(|name| text.contains(&format!(r#""name":"{name}""#))).then_some(sent)
+    })
+    .await
+}
+
+/// Pages of the dashboard, as an administrator and a viewer see them.
+async fn opened(gateway: &Gateway, things: &[String]) -> Vec<u8> {
+    let admin = gateway.admin();
+    let viewer = admin.role("viewer", "*").await;
+    let lists = ["/", "/inbox", "/jobs", "/dead-letters", "/sources", "/webhooks", "/events"];
+    let lists = lists.into_iter().chain(["/event-types", "/tenants", "/keys", "/audit"]);
+    let pages: Vec<&str> = lists.chain(things.iter().map(String::as_str)).collect();
+    let mut read = Vec::new();
+    for key in [admin.key(), viewer.key()] {
+        let mut form = http::HeaderMap::new();
+        let kind = "application/x-www-form-urlencoded".parse().expect("a value");
+        form.insert("content-type", kind);
+        let url = format!("{}/sign-in", gateway.url());
+        let signed_in = wakepost_tests::Http::default();
+        let signed_in =
+            signed_in.send(Method::POST, &url, form, format!("key={key}")).await.is(303);
+        let cookie = signed_in.header("set-cookie").split(';').next().expect("a cookie");
+        for page in &pages {
+            let mut headers = http::HeaderMap::new();
+            headers.insert("cookie", cookie.parse().expect("a value"));
+            let answer = gateway.ask(Method::GET, page, headers).await;
+            assert!([200, 403].contains(&answer.status), "{page}: {}", answer.status);
+            read.extend_from_slice(&answer.body);
+        }
+    }
+    read
+}
+
 async fn no_secret_and_no_body_can_be_read_from_the_database_or_the_log_and_no_secret_from_the_api(
     database: Database,
 ) {
+    let collector = Receiver::start(|_| Reply::new(200, "{}")).await;
     let gateway = Gateway::setup(database)
+        .setting("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url(""))
         .setting("WAKEPOST_LOG_LEVEL", "debug")
         .setting("WAKEPOST_ALLOW_HTTP", "true")
         .setting("WAKEPOST_ALLOW_PRIVATE", "true")
@@ -116,6 +179,7 @@ async fn no_secret_and_no_body_can_be_read_from_the_database_or_the_log_and_no_s
     ]);
     hidden.extend(documents.into_iter().map(|text| ("a document", text)));
     let stored = gateway.stored().await;
+    let backup = backed_up(&gateway).await;
     let log = gateway.logged().into_bytes();
     let holds = |place: &[u8], text: &str| {
         let bytes = text.as_bytes();
@@ -124,6 +188,9 @@ async fn no_secret_and_no_body_can_be_read_from_the_database_or_the_log_and_no_s
     // What is meant to be legible is found: the search itself works.
     assert!(holds(&stored, "issues.opened"));
     assert!(holds(&log, "could not be understood"));
+    assert!(holds(&backup, "issues.opened"));
+    let told = exported(&collector).await;
+    assert!(holds(&told, &source.id));
     let things = [
         format!("/sources/{}", talks.id),
         format!("/sources/{}/status", pushed.id),
@@ -134,12 +201,24 @@ async fn no_secret_and_no_body_can_be_read_from_the_database_or_the_log_and_no_s
     ];
     let read = readable(&gateway, &things).await;
     assert!(holds(&read, "issues.opened") && holds(&read, "order.paid"));
+    let pages = [
+        format!("/sources/{}", talks.id),
+        format!("/sources/{}/edit", pushed.id),
+        format!("/webhooks/{}", webhook.text("id")),
+        format!("/jobs/{}", lease.id()),
+        "/dead-letters/export".to_owned(),
+    ];
+    let pages = opened(&gateway, &pages).await;
+    assert!(holds(&pages, "issues.opened") && holds(&pages, "order.paid"));
     for (what, text) in &secrets {
         assert!(!holds(&read, text), "{what} can be read through the API");
+        assert!(!holds(&pages, text), "{what} can be read in the dashboard");
     }
     for (what, text) in &hidden {
         let digits = hex::encode(text);
         assert!(!holds(&stored, text) && !holds(&stored, &digits), "{what} is in the database");
         assert!(!holds(&log, text) && !holds(&log, &digits), "{what} is in the log");
+        assert!(!holds(&backup, text) && !holds(&backup, &digits), "{what} is in the backup");
+        assert!(!holds(&told, text) && !holds(&told, &digits), "{what} is in a span");
     }
 }
