@@ -115,7 +115,7 @@ async fn a_backup_under_load_restores_to_a_state_in_which_every_invariant_holds(
     let source = gateway.admin().source_with("github", json!({"max_attempts": 50})).await;
     let copy = gateway.directory().join("backup").display().to_string();
     let (told, done) = (Told::default(), AtomicBool::new(false));
-    let mut before = Vec::new();
+    let (mut before, mut published) = (Vec::new(), Vec::new());
     let backup = async {
         within(PATIENCE, "there is a load", async || {
             let enough = told.events.lock().expect("no panic").len() > 60
@@ -124,6 +124,7 @@ async fn a_backup_under_load_restores_to_a_state_in_which_every_invariant_holds(
         })
         .await;
         before = told.events.lock().expect("no panic").clone();
+        published = told.published.lock().expect("no panic").clone();
         let made = gateway.run(&[], &["backup", &copy]).await.ends_with(0);
         assert!(made.stderr.contains("cannot be read without the master key"), "{}", made.stderr);
         done.store(true, Ordering::Relaxed);
@@ -182,7 +183,22 @@ async fn a_backup_under_load_restores_to_a_state_in_which_every_invariant_holds(
     let jobs = "SELECT count(*) FROM (SELECT id FROM work WHERE kind = 0
                 UNION ALL SELECT id FROM work_done WHERE kind = 0) AS j";
     assert_eq!(gateway.count(jobs).await, kept.len() as i64, "one job each");
+    each_is_delivered(&gateway, &receiver, &published).await;
     well(&gateway, &[], &["--full"]).await;
+}
+
+/// What was acknowledged to publishers is there, each with one delivery, which the receiver has seen.
+async fn each_is_delivered(gateway: &Gateway, receiver: &Receiver, published: &[String]) {
+    let api = gateway.admin();
+    let came = receiver.seen("/hook");
+    let came = HashSet::<&str>::from_iter(came.iter().map(|seen| seen.header("webhook-id")));
+    for id in published {
+        let shown = api.get(&format!("/events/{id}")).await.is(200).json();
+        let deliveries = shown["deliveries"].as_array().expect("deliveries");
+        assert_eq!(deliveries.len(), 1, "{shown}");
+        assert_eq!(deliveries[0]["status"], "succeeded", "{shown}");
+        assert!(came.contains(id.as_str()), "{id} never came");
+    }
 }
 
 /// Ends whatever there is to do.
