@@ -17,6 +17,7 @@ on_both!(
     a_lease_and_its_job_survive_a_kill_of_the_server,
     a_time_to_run_survives_a_restart_and_is_kept_to_the_second,
     asked_to_stop_it_ends_well_and_loses_nothing,
+    asked_twice_it_ends_at_once_and_loses_nothing,
 );
 
 /// What a sender was told about each of its events.
@@ -252,6 +253,50 @@ async fn asked_to_stop_it_ends_well_and_loses_nothing(database: Database) {
     // A pull worker keeps what it has.
     assert_eq!(lease.id(), pulled);
     lease.through(&api).complete(json!(1)).await.is(200);
+}
+
+async fn asked_twice_it_ends_at_once_and_loses_nothing(database: Database) {
+    let setup = Gateway::setup(database).file(COMMANDS).setting("WAKEPOST_SHUTDOWN_GRACE_S", "60");
+    let mut gateway = setup.start().await;
+    let source = gateway.with_source("stripe").await;
+    let policy = json!({"lease_s": 5, "executor": {"kind": "exec", "name": "long"}});
+    let runs = gateway.admin().source_with("github", policy).await;
+    let long = gateway.send(&runs, &runs.event("long")).await.is(202).text("job_id");
+    begun(&gateway, "long").await;
+    let pulled = gateway.admin().job().await;
+    let lease = gateway.worker("w").wait().await;
+    let stream = events(&source, "e", 500);
+    let told = Told::default();
+    let asking = async {
+        until("some are acknowledged", || async { (told.count() >= 30).then_some(()) }).await;
+        gateway.terminate();
+        // Before that line a second signal is taken for the first.
+        until("it stops", || async { gateway.logged().contains("stopping:").then_some(()) }).await;
+        let asked = Instant::now();
+        gateway.terminate();
+        asked
+    };
+    let (_, asked) = tokio::join!(send_until_it_dies(&gateway, &source, &stream, &told), asking);
+    assert_eq!(gateway.ended().await.code(), Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(5), "at once: {:?}", asked.elapsed());
+
+    std::fs::write(gateway.directory().join("finish"), "").expect("a file");
+    gateway.restart().await;
+    let api = gateway.admin();
+    for event in &stream {
+        let told = told.0.lock().expect("one task").get(&event.id).cloned();
+        let Some(id) = told else { continue };
+        let raw = api.get(&format!("/inbox/{id}/raw")).await.is(200);
+        assert_eq!(raw.body, event.body);
+        let repeat = gateway.send(&source, event).await.is(200);
+        assert_eq!(repeat.text("event_id"), id, "it is there once");
+    }
+    assert_eq!(lease.id(), pulled);
+    lease.through(&api).complete(json!(1)).await.is(200);
+    until("what it was running is run by the next one", || async {
+        (api.show_job(&long).await["status"] == "succeeded").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
