@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::{HeaderMap, Method};
 use serde_json::{Value, json};
-use wakepost_tests::{Api, Database, Gateway, Receiver, Reply, Seen, on_both, until};
+use wakepost_tests::platform::Slack;
+use wakepost_tests::{Api, Database, Gateway, Receiver, Reply, Seen, now, on_both, until};
 
 on_both!(
     one_trace_goes_from_the_receipt_to_the_delivery,
@@ -12,6 +13,7 @@ on_both!(
     a_trace_outlives_a_restart_and_holds_what_is_sent_again,
     an_event_without_a_job_is_in_the_trace_it_came_with,
     a_callback_is_in_the_trace_of_its_job,
+    a_reply_is_in_the_trace_of_the_message_it_answers,
 );
 
 /// What no trace may say.
@@ -302,5 +304,32 @@ async fn a_callback_is_in_the_trace_of_its_job(database: Database) {
         let told = span(&collector, "callback", |span| span["spanId"] == id).await;
         assert_eq!(told["traceId"], trace, "{told}");
         names(&seen, &told);
+    }
+}
+
+async fn a_reply_is_in_the_trace_of_the_message_it_answers(database: Database) {
+    const CHANNEL: &str = "C0DEPLOYS";
+    let collector = taker().await;
+    let gateway = gateway(database, &collector).await;
+    let slack = Slack::start("xoxb-1-2-abc").await;
+    let settings = json!({"bot_token": "xoxb-1-2-abc", "api_url": slack.url("/api")});
+    let source = gateway.admin().source_with("slack", json!({"settings": settings})).await;
+    let at = now();
+    let ts = format!("{}.4711", at.as_secs());
+    slack.with(|slack| slack.hears(CHANNEL, &ts, "why did the build fail?"));
+    let mut asked = source.sample_at(Some("app_mention"), "4711", at);
+    asked.set("traceparent", &outside()).expect("a header");
+    let event = gateway.send_request(&asked).await.is(202).text("event_id");
+    let lease = gateway.worker("ada").wait().await;
+    lease.post("complete", json!({"reply": SAID})).await.is(200);
+    slack.wait_for("the reply", |slack| slack.said(CHANNEL, &ts).pop()).await;
+
+    let received = span_of(&collector, "receive", &event, None).await;
+    is_below(&received, TRACE, &json!(PARENT));
+    let told = span_of(&collector, "reply", &event, Some("succeeded")).await;
+    is_below(&told, TRACE, &received["spanId"]);
+    assert_eq!(told["status"]["code"], 1);
+    for seen in collector.seen("/v1/traces") {
+        assert!(!String::from_utf8_lossy(&seen.body).contains(SAID));
     }
 }
