@@ -70,8 +70,10 @@ async fn is_well(upgraded: &Upgraded) {
         let of_tests = check["name"] == "fsync" || check["name"] == "full_page_writes";
         assert!(check["level"] != "fail" || of_tests, "{check}");
     }
-    for name in ["master key", "records", "migrations", "invariants"] {
+    // A server has opened it, so there is nothing to say of SQLite's: its doctor only looks where one did.
+    let migrations = upgraded.gateway.database_url().map(|_| "migrations");
+    for name in ["master key", "records", "invariants"].into_iter().chain(migrations) {
         let found = checks.iter().any(|one| one["name"] == name && one["level"] == "ok");
-        assert!(found || name == "migrations", "{name}: {said}");
+        assert!(found, "{name}: {said}");
     }
 }
