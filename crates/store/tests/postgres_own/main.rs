@@ -779,6 +779,50 @@ async fn the_cost_of_a_job_does_not_grow_with_the_backlog_even_if_plans_were_mad
     database.close().await;
 }
 
+/// Vacuum can take nothing away that an old snapshot may still see: every claim that began at the index's beginning
+/// would read past all that was claimed since.
+#[tokio::test]
+async fn under_an_old_snapshot_a_claim_does_not_read_past_all_that_ended_since() {
+    const JOBS: u32 = 20_000;
+    const BATCH: u32 = 100;
+    /// After so long a claim looks at everything, once.
+    const TRUST_S: u64 = 10;
+    let database = Database::new().await;
+    let (store, raw) = (database.store().await, database.raw().await);
+    let lane = lane(&store, "a").await;
+    raw.batch_execute(&format!(
+        "INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, scope)
+         SELECT 1, gen_random_uuid(), 0, {}, 0, wakepost_now() - 3600000 + n, 0, 1, 0, gen_random_uuid()
+         FROM generate_series(1, {JOBS}) AS n",
+        lane.0
+    ))
+    .await
+    .unwrap();
+    let old = database.raw().await;
+    let snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM work";
+    old.batch_execute(snapshot).await.unwrap();
+    let read = "SELECT coalesce(sum(idx_tup_read), 0)::bigint FROM pg_stat_user_indexes
+                WHERE indexrelname = 'work_ready'";
+    let before = read_so_far(&raw).await;
+    let entries_before = count(&raw, read).await;
+    let began = std::time::Instant::now();
+    for _ in 0..JOBS / BATCH {
+        let claimed = store.claim(claim_of(lane, BATCH, vec![])).await.unwrap();
+        assert_eq!(claimed.len(), BATCH as usize);
+        let ends = claimed.iter().map(|item| end_of(item.ticket, Ending::Succeeded)).collect();
+        assert!(store.settle(ends).await.iter().all(Result::is_ok));
+    }
+    let looks = began.elapsed().as_secs() / TRUST_S + 1;
+    assert_eq!(count(&old, "SELECT count(*) FROM work").await, i64::from(JOBS), "it is held");
+    drop(old);
+    read_since(&before, store, &raw, 0).await;
+    let entries = count(&raw, read).await - entries_before;
+    // Its own, those of the batch before, and now and then all of them.
+    let bound = i64::from(JOBS) * (3 + looks as i64);
+    assert!(entries > 0 && entries <= bound, "{entries} entries were read, of at most {bound}");
+    database.close().await;
+}
+
 #[tokio::test]
 async fn a_page_of_events_by_their_status_reads_no_whole_table() {
     const EVENTS: i64 = 100_000;
