@@ -388,3 +388,110 @@ async fn add_admin(ports: &Ports, secret: &str, name: &str) -> anyhow::Result<()
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use axum::body::Body;
+    use axum::extract::ConnectInfo;
+    use http::Request;
+    use http_body_util::BodyExt;
+    use serde_json::{Value, json};
+    use tower::ServiceExt;
+    use wakepost_store::Result;
+    use wakepost_store::moves::{Accepted, NewEvent, NewReceipt, Received, SharedBody};
+
+    use super::*;
+    use crate::config::{Flags, load};
+
+    const KEY: &str = "a-key-of-more-than-thirty-two-characters";
+
+    /// As a log in front of the database may be: late, and sure to hand on each thing at least once.
+    struct Log {
+        to: Arc<dyn Ledger + Send + Sync>,
+        seconds: Arc<Mutex<Vec<Accepted>>>,
+    }
+
+    #[async_trait]
+    impl Ledger for Log {
+        async fn accept(&self, batch: Vec<NewEvent>) -> Vec<Received> {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let first = self.to.accept(batch.clone()).await;
+            let second = self.to.accept(batch).await;
+            self.seconds.lock().extend(second.into_iter().map(|answer| answer.unwrap()));
+            first
+        }
+
+        async fn accept_together(
+            &self,
+            body: SharedBody,
+            events: Vec<NewEvent>,
+        ) -> Result<Vec<Accepted>> {
+            self.to.accept_together(body, events).await
+        }
+
+        async fn publish(&self, events: Vec<NewEvent>) -> Result<Vec<Accepted>> {
+            self.to.publish(events).await
+        }
+
+        async fn keep_rejections(&self, batch: Vec<NewReceipt>) -> Result<()> {
+            self.to.keep_rejections(batch).await
+        }
+    }
+
+    async fn ask(app: &App, method: &str, path: &str, body: Value) -> Value {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("authorization", format!("Bearer {KEY}"))
+            .header("content-type", "application/json")
+            .body(Body::from(if body.is_null() { String::new() } else { body.to_string() }))
+            .unwrap();
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 9))));
+        let answer = router(&app.context).oneshot(request).await.unwrap();
+        let status = answer.status();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        assert!(status.is_success(), "{path}: {status} {body:?}");
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    /// The seam stands before any database.
+    #[tokio::test]
+    async fn what_an_intake_hands_on_late_and_twice_is_one_event_with_one_job() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("wakepost.toml");
+        std::fs::write(&file, "").unwrap();
+        let values = [
+            ("data_dir", directory.path().display().to_string()),
+            ("listen", "127.0.0.1:0".to_owned()),
+            ("admin_key", KEY.to_owned()),
+        ];
+        let flags = Flags { file: Some(file), values: values.into() };
+        let seconds = Arc::<Mutex<Vec<Accepted>>>::default();
+        let seen = seconds.clone();
+        let app = App::start_with(load(&flags, &|_| None).unwrap(), |to| {
+            Arc::new(Log { to, seconds: seen })
+        })
+        .await
+        .unwrap();
+        let source = json!({"provider": "generic", "unsigned": true});
+        let source = ask(&app, "POST", "/api/v1/sources", source).await;
+        let inbound = format!("/in/{}", source["id"].as_str().unwrap());
+        let sent = ask(&app, "POST", &inbound, json!({"id": "e-1", "type": "a.b"})).await;
+        assert_eq!(sent["status"], "accepted");
+
+        let events = ask(&app, "GET", "/api/v1/inbox", Value::Null).await;
+        let jobs = ask(&app, "GET", "/api/v1/jobs", Value::Null).await;
+        let only = |list: &Value| match list["data"].as_array().unwrap().as_slice() {
+            [one] => one["id"].clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            (only(&events), only(&jobs)),
+            (sent["event_id"].clone(), sent["job_id"].clone())
+        );
+        // It has the same id, so it is no duplicate of itself: the answer is the first one's.
+        let seconds = seconds.lock();
+        assert!(matches!(seconds[..], [Accepted::New]), "{seconds:?}");
+    }
+}
