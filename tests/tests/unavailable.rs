@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use serde_json::json;
-use wakepost_tests::{Answer, Database, Event, Gateway, Lease, SmallDisk, Source, until};
+use wakepost_tests::{Answer, Database, Event, Gateway, Lease, SmallDisk, Source, skipped, until};
 use xtask::postgres::{Durability, Postgres};
 
 /// A gateway with an event that was acknowledged and a job that a worker has, and what was told since.
@@ -95,7 +95,7 @@ impl Story {
 #[tokio::test]
 async fn a_full_disk_on_sqlite() {
     if let Some(reason) = SmallDisk::impossible() {
-        return println!("skipped: no small disk can be had here: {reason}");
+        return skipped(format!("no small disk can be had: {reason}"));
     }
     let gateway = Gateway::setup(Database::Sqlite).disk("3m").start().await;
     let disk = SmallDisk::of(&gateway);
@@ -159,7 +159,7 @@ fn immutable_is_possible() -> bool {
 #[tokio::test]
 async fn a_read_only_database_on_sqlite() {
     if !immutable_is_possible() {
-        return println!("skipped: open files cannot be made read-only here");
+        return skipped("open files cannot be made read-only");
     }
     let mut story = Story::begin(Gateway::start(Database::Sqlite).await).await;
     let immutable = Immutable::set(&story.gateway);
@@ -211,7 +211,7 @@ async fn after_a_failed_commit_nothing_is_acknowledged_until_the_database_was_re
 #[tokio::test]
 async fn a_server_that_is_down_on_postgres() {
     if !Postgres::is_installed() {
-        return println!("skipped: there is no PostgreSQL on this machine");
+        return skipped("there is no PostgreSQL on this machine");
     }
     let start = || Postgres::start(Durability::Fast).expect("a server");
     let mut server = tokio::task::spawn_blocking(start).await.expect("a server");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_postgres::NoTls;
-use wakepost_tests::{Database, Gateway, until};
+use wakepost_tests::{Database, Gateway, skipped, until};
 use xtask::postgres::{Durability, Postgres};
 
 use crate::load::Load;
@@ -37,7 +37,7 @@ async fn pair() -> (Postgres, Postgres, String) {
 #[tokio::test]
 async fn a_promoted_standby_has_all_that_was_acknowledged_on_postgres() {
     if !Postgres::is_installed() {
-        return println!("skipped: there is no PostgreSQL on this machine");
+        return skipped("there is no PostgreSQL on this machine");
     }
     let (mut primary, standby, url) = pair().await;
     let first = Gateway::setup(Database::Postgres).server(&url).start().await;

@@ -1,6 +1,6 @@
 //! A PostgreSQL that is stopped and started again, in each way there is.
 
-use wakepost_tests::{Database, Gateway};
+use wakepost_tests::{Database, Gateway, skipped};
 use xtask::postgres::{Durability, Postgres};
 
 use crate::load::Load;
@@ -8,7 +8,7 @@ use crate::load::Load;
 #[tokio::test]
 async fn a_server_that_is_stopped_and_started_in_any_way_loses_nothing_on_postgres() {
     if !Postgres::is_installed() {
-        return println!("skipped: there is no PostgreSQL on this machine");
+        return skipped("there is no PostgreSQL on this machine");
     }
     let mut server = Postgres::start(Durability::Fast).expect("a server");
     let first = Gateway::setup(Database::Postgres).server(&server.url()).start().await;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use rustix::process::geteuid;
 use xtask::process::{self, cargo, cargo_has};
 
 use super::addresses::Addresses;
@@ -33,8 +34,8 @@ struct Step {
     run: fn() -> anyhow::Result<()>,
 }
 
-/// The list of steps. Short forms of further commands (fuzzing, benchmarks) join it as those
-/// commands come to be. Crashes are in theirs, on the debug build that the tests have just used.
+/// The list of steps. Commands that would take longer have a short form here; that of crashes uses the
+/// debug build that the tests have just used.
 const STEPS: &[Step] = &[
     Step { name: "format", run: format },
     Step { name: "tracked files", run: tracked_files::check },
@@ -107,6 +108,10 @@ fn dependencies() -> anyhow::Result<()> {
     process::run(cargo().args(check))
 }
 
+/// Tests that a machine cannot run are failures, but for a developer who is not root: `docs/faults.md`.
 fn tests() -> anyhow::Result<()> {
-    run_tests_with(&[("NEXTEST_PROFILE", "ci".to_owned())], &[])
+    let hosted = std::env::var_os("CI").is_some_and(|set| set == "true");
+    let must_run = if hosted || geteuid().is_root() { "1" } else { "" };
+    let settings = [("NEXTEST_PROFILE", "ci"), ("WAKEPOST_TESTS_MUST_RUN", must_run)];
+    run_tests_with(&settings.map(|(name, value)| (name, value.to_owned())), &[])
 }
