@@ -1,9 +1,11 @@
 //! `cargo xtask ci`: everything a change must pass, in the order of what fails fastest.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use rustix::process::geteuid;
+use xtask::packages::{self, Need};
 use xtask::process::{self, cargo, cargo_has};
 
 use super::addresses::Addresses;
@@ -56,6 +58,13 @@ const STEPS: &[Step] = &[
     Step { name: "replay storm", run: Storm::short },
     Step { name: "power cuts", run: Powercut::short },
 ];
+
+/// What `tests/tests/pooling.rs` puts in front of PostgreSQL.
+const PGBOUNCER: Need = Need {
+    what: "PgBouncer",
+    debian: &["pgbouncer"],
+    by_hand: "The program must be /usr/sbin/pgbouncer.",
+};
 
 impl Ci {
     /// Runs the steps and tells what each took.
@@ -112,6 +121,9 @@ fn dependencies() -> anyhow::Result<()> {
 fn tests() -> anyhow::Result<()> {
     let hosted = std::env::var_os("CI").is_some_and(|set| set == "true");
     let must_run = if hosted || geteuid().is_root() { "1" } else { "" };
+    if must_run == "1" && !Path::new("/usr/sbin/pgbouncer").exists() {
+        packages::install(&PGBOUNCER)?;
+    }
     let settings = [("NEXTEST_PROFILE", "ci"), ("WAKEPOST_TESTS_MUST_RUN", must_run)];
     run_tests_with(&settings.map(|(name, value)| (name, value.to_owned())), &[])
 }
