@@ -1,7 +1,7 @@
 //! Bulk: what is asked for many is done to each once, however often it is interrupted.
 
 use serde_json::{Value, json};
-use wakepost_tests::{Api, Database, Gateway, on_both, until};
+use wakepost_tests::{Act, Api, Database, Gateway, on_both, until};
 
 on_both!(
     events_that_fit_are_run_again_and_no_others,
@@ -83,19 +83,20 @@ async fn a_dry_run_counts_and_changes_nothing(database: Database) {
 
 async fn a_kill_in_the_middle_doubles_and_loses_none(database: Database) {
     // After the first page was dealt with, and before that is noted.
-    let setup = Gateway::setup(database).failpoints("operation.before_position=kill@1");
-    let mut gateway = setup.start().await;
-    ignored(&gateway, 130).await;
-    let asked = json!({"filter": {"status": "ignored"}, "note": "all of them"});
-    let begun = gateway.admin().post("/inbox/replay", asked).await.is(202).text("operation_id");
-    gateway.ended().await;
-    gateway.restart().await;
-    let api = gateway.admin();
-    let shown =
-        wakepost_tests::within(std::time::Duration::from_secs(120), "it is over", async || {
+    const PLACE: &str = "operation.before_position";
+    for act in Act::tried(Act::Kill) {
+        let mut gateway = Gateway::setup(database).failpoints(&act.at(PLACE, 1)).start().await;
+        ignored(&gateway, 130).await;
+        let asked = json!({"filter": {"status": "ignored"}, "note": "all of them"});
+        let begun = gateway.admin().post("/inbox/replay", asked).await.is(202).text("operation_id");
+        act.done(&mut gateway, PLACE).await;
+        let api = gateway.admin();
+        let limit = std::time::Duration::from_secs(120);
+        let shown = wakepost_tests::within(limit, "it is over", async || {
             let shown = api.get(&format!("/operations/{begun}")).await.is(200).json();
             (shown["status"] == "succeeded").then_some(shown)
         })
         .await;
-    assert_eq!(counts(&api).await, (130, 130), "{shown}");
+        assert_eq!(counts(&api).await, (130, 130), "{act:?}: {shown}");
+    }
 }

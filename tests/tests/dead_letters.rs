@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wakepost_tests::{Api, Database, Gateway, on_both, until, within};
+use wakepost_tests::{Act, Api, Database, Gateway, on_both, until, within};
 
 on_both!(
     dead_letters_are_found_and_shown_whole,
@@ -249,15 +249,16 @@ async fn a_kill_in_the_middle_of_a_replay_makes_exactly_as_many(database: Databa
 }
 
 async fn a_kill_in_the_middle_of_a_purge_counts_each_once(database: Database) {
-    let setup = Gateway::setup(database).failpoints("operation.before_position=kill@1");
-    let mut gateway = setup.start().await;
-    dead(&gateway, "report", 130).await;
-    let asked = json!({"filter": {}, "note": "all of them"});
-    let begun =
-        gateway.admin().post("/dead-letters/purge", asked).await.is(202).text("operation_id");
-    gateway.ended().await;
-    gateway.restart().await;
-    let api = gateway.admin();
-    assert_eq!(counts(&over(&api, &begun).await), (130, 130, 0));
-    assert!(api.list("/dead-letters").await.is_empty());
+    const PLACE: &str = "operation.before_position";
+    for act in Act::tried(Act::Kill) {
+        let mut gateway = Gateway::setup(database).failpoints(&act.at(PLACE, 1)).start().await;
+        dead(&gateway, "report", 130).await;
+        let asked = json!({"filter": {}, "note": "all of them"});
+        let begun =
+            gateway.admin().post("/dead-letters/purge", asked).await.is(202).text("operation_id");
+        act.done(&mut gateway, PLACE).await;
+        let api = gateway.admin();
+        assert_eq!(counts(&over(&api, &begun).await), (130, 130, 0), "{act:?}");
+        assert!(api.list("/dead-letters").await.is_empty());
+    }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
 use wakepost_domain::Timestamp;
-use wakepost_tests::{Api, Database, Gateway, on_both, until};
+use wakepost_tests::{Act, Api, Database, Gateway, on_both, until};
 
 on_both!(
     each_tick_makes_one_job_over_all_nodes,
@@ -159,14 +159,21 @@ async fn a_kill_or_an_error_while_it_fires_doubles_and_loses_no_tick(database: D
         let mut gateway = setup.start().await;
         let id = every_second(&gateway.admin()).await;
         gateway.ended().await;
-        gateway.restart_with(&format!("{place}=error@1x2")).await;
-        let api = gateway.admin();
-        let fired = at_least(&api, &id, 3).await;
-        let shown = show(&api, &id).await;
-        let last = api.show_job(shown["last_job_id"].as_str().expect("a job")).await;
-        assert_eq!(last["schedule_id"], id.as_str());
-        let first: Timestamp = fired.first().expect("a tick").parse().expect("a time");
-        assert!(first < time(&shown["last_at"]));
+        for act in [Act::Error, Act::Delay] {
+            let line = format!("failpoint {place} acts");
+            let earlier = gateway.logged().matches(&line).count();
+            gateway.restart_with(&act.at(place, 1)).await;
+            let acted = || gateway.logged().matches(&line).count();
+            until("it acts", async || (acted() > earlier).then_some(())).await;
+            let api = gateway.admin();
+            let before = ticks(&api, &id).await.len();
+            let fired = at_least(&api, &id, before + 2).await;
+            let shown = show(&api, &id).await;
+            let last = api.show_job(shown["last_job_id"].as_str().expect("a job")).await;
+            assert_eq!(last["schedule_id"], id.as_str());
+            let first: Timestamp = fired.first().expect("a tick").parse().expect("a time");
+            assert!(first < time(&shown["last_at"]));
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wakepost_tests::{Api, Database, Gateway, Receiver, Reply, now, on_both, within};
+use wakepost_tests::{Act, Api, Database, Gateway, Receiver, Reply, now, on_both, within};
 
 use crate::subscriber::*;
 
@@ -107,8 +107,10 @@ async fn recovering_tries_again_what_failed_and_nothing_else(database: Database)
 }
 
 async fn recovering_through_a_kill_makes_each_once(database: Database) {
-    for place in ["operation.before_position=kill@1", "replay.mid_batch=kill@40"] {
-        let mut gateway = setup(database).failpoints(place).start().await;
+    let places = [("operation.before_position", 1), ("replay.mid_batch", 40)];
+    let tries = Act::tried(Act::Kill).into_iter().flat_map(|act| places.map(|at| (act, at)));
+    for (act, (place, nth)) in tries {
+        let mut gateway = setup(database).failpoints(&act.at(place, nth)).start().await;
         let api = gateway.admin();
         let (receiver, mended) = broken().await;
         let subscriber = Subscriber::new(&api, receiver.url("/hook"), &["*"]).await;
@@ -116,12 +118,11 @@ async fn recovering_through_a_kill_makes_each_once(database: Database) {
         subscriber.have(MANY, "dead_letter").await;
         mended.store(true, Ordering::SeqCst);
         let operation = begin(&api, &subscriber, "recover", LONG_AGO).await;
-        gateway.ended().await;
-        gateway.restart().await;
+        act.done(&mut gateway, place).await;
         let api = gateway.admin();
         let subscriber = subscriber.through(&api);
         let shown = over(&api, &operation).await;
-        assert_eq!(shown["done"], MANY, "{place}: {shown}");
+        assert_eq!(shown["done"], MANY, "{place}, {act:?}: {shown}");
         all_taken(&subscriber, MANY).await;
         let rows = subscriber.deliveries().await;
         assert_eq!(rows.len(), 2 * MANY, "O6: {place}");
@@ -172,8 +173,11 @@ async fn a_backfill_sends_what_was_never_sent_and_nothing_else(database: Databas
 }
 
 async fn a_backfill_through_kills_makes_each_once(database: Database) {
-    for place in ["operation.before_position=kill@1", "backfill.before_page=kill@2", ""] {
-        let mut gateway = setup(database).failpoints(place).start().await;
+    let places = [("operation.before_position", 1), ("backfill.before_page", 2)];
+    let tries = Act::tried(Act::Kill).into_iter().flat_map(|act| places.map(|at| (act, at)));
+    for (act, (place, nth)) in tries.chain([(Act::Kill, ("", 0))]) {
+        let failpoint = if place.is_empty() { String::new() } else { act.at(place, nth) };
+        let mut gateway = setup(database).failpoints(&failpoint).start().await;
         let api = gateway.admin();
         let receiver = taker().await;
         let events = publish_many(&api, "order.created", MANY).await;
@@ -183,17 +187,16 @@ async fn a_backfill_through_kills_makes_each_once(database: Database) {
             // As soon as anything came of it.
             "" => {
                 comes(&receiver, "/hook", 1).await;
-                gateway.kill().await;
+                gateway.restart().await;
             }
-            _ => drop(gateway.ended().await),
+            _ => act.done(&mut gateway, place).await,
         }
-        gateway.restart().await;
         let api = gateway.admin();
         let subscriber = subscriber.through(&api);
         over(&api, &operation).await;
         all_taken(&subscriber, MANY).await;
         let rows = subscriber.deliveries().await;
-        assert_eq!(rows.len(), MANY, "O6: {place}");
+        assert_eq!(rows.len(), MANY, "O6: {place}, {act:?}");
         each_once(&rows, &events);
         assert_eq!(events_at(&receiver, "/hook").len(), MANY);
         again_makes_nothing(&gateway, &subscriber).await;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wakepost_tests::{Database, Gateway, Receiver, Reply, on_both, within};
+use wakepost_tests::{Act, Database, Gateway, Receiver, Reply, on_both, within};
 
 use crate::subscriber::*;
 
@@ -145,9 +145,11 @@ async fn dying_before_a_circuit_is_written_loses_no_delivery(database: Database)
 }
 
 async fn an_error_around_sending_is_tried_again(database: Database) {
-    for place in ["delivery.before_send", "delivery.after_send", "webhook.before_write"] {
-        let setup = setup(database).failpoints(&format!("{place}=error@1x2"));
-        let gateway = setup.start().await;
+    let places = ["delivery.before_send", "delivery.after_send", "webhook.before_write"];
+    // A delay loses nothing either, and repeats only what was refused.
+    let acts = [Act::Error, Act::Delay].map(|act| places.map(|place| (act, place)));
+    for (act, place) in acts.into_iter().flatten() {
+        let gateway = setup(database).failpoints(&act.at(place, 1)).start().await;
         let receiver = receiver(|before, _| match before {
             0 => Reply::new(500, ""),
             _ => Reply::new(200, ""),

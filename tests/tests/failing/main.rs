@@ -10,20 +10,12 @@ mod load;
 
 use futures_util::future::join;
 use serde_json::json;
+use wakepost_tests::Act::{self, Delay, Error, Kill};
 use wakepost_tests::{Database, Gateway, wakepost};
 
 use check::check;
 use client::Client;
 use load::{Load, Told};
-
-/// What happens at a place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Act {
-    Kill,
-    Error,
-    Delay,
-}
-use Act::{Delay, Error, Kill};
 
 /// The places, with the usual action and from which time on it happens: a start passes some by itself. An
 /// error or a delay happens twice, so that the same server must recover as well.
@@ -82,7 +74,8 @@ places! {
 /// Places that are no fault: `sqlite.sync` is the control of the power cuts.
 const CONTROLS: [&str; 1] = ["sqlite.sync"];
 /// Places that this load does not lead to: `tests/expanding.rs`, `tests/bulk.rs`, `tests/dead_letters.rs`,
-/// `tests/scheduling.rs`, `tests/delivering` and `tests/rotating.rs` try them.
+/// `tests/scheduling.rs`, `tests/delivering` and `tests/rotating.rs` try them; all but that of the first with all actions
+/// as well.
 const ELSEWHERE: [&str; 10] = [
     "expand.before_position",
     "operation.before_position",
@@ -100,14 +93,9 @@ async fn try_place(database: Database, place: &'static str, usual: Act, nth: u32
     if place.starts_with("sqlite.") && database == Database::Postgres {
         return;
     }
-    let all = std::env::var_os("WAKEPOST_FAILPOINTS_ALL").is_some_and(|all| all == "1");
-    for act in if all { vec![Kill, Error, Delay] } else { vec![usual] } {
+    for act in Act::tried(usual) {
         eprintln!("{place}: {act:?}");
-        let failpoint = match act {
-            Kill => format!("{place}=kill@{nth}"),
-            Error => format!("{place}=error@{nth}x2"),
-            Delay => format!("{place}=delay:300@{nth}x2"),
-        };
+        let failpoint = act.at(place, nth);
         // Only a commit that fails leads there.
         let failpoint = match place {
             "sqlite.reopen" => format!("store.commit_error=error@5x1;{failpoint}"),
