@@ -58,7 +58,7 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
         empty: Empty::new(
             "Nothing waits for you",
             "Effects of sources in draft mode are proposed here before they happen. To have a source ask first:",
-            "webhookctl sources create stripe --mode draft",
+            [frame.ctl("sources create stripe --mode draft")],
         ),
         frame,
     };

@@ -58,7 +58,7 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
         empty: Empty::new(
             "No entry is like that",
             "Nobody did anything that fits this filter.",
-            "",
+            [],
         ),
         frame,
     };

@@ -88,12 +88,12 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
             true => Empty::new(
                 "No dead letter is like that",
                 "Nothing that was given up fits this filter.",
-                "",
+                [],
             ),
             false => Empty::new(
                 "No dead letters",
                 "Work that failed for good would be here, with its reason, to be replayed once the cause is mended.",
-                "webhookctl dlq list",
+                [frame.ctl("dlq list")],
             ),
         },
         sources: sources.data,

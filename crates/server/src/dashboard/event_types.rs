@@ -44,7 +44,9 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
         empty: Empty::new(
             "No event types yet",
             "The catalogue tells subscribers which events there are, and checks what is published against its schema.",
-            "webhookctl event-types put order.created --schema @schema.json --example '{\"id\": \"ord_1\"}'",
+            frame.for_operators(&[
+                "event-types put order.created --schema @schema.json --example '{\"id\": \"ord_1\"}'",
+            ]),
         ),
         frame,
     };

@@ -216,6 +216,12 @@ impl Frame {
         Command::new("webhookctl", format!("webhookctl {command}{tenant}"))
     }
 
+    /// Commands for those who sign in with a key: whoever came by a link has none.
+    pub fn for_operators(&self, commands: &[&str]) -> Vec<Command> {
+        let commands = commands.iter().filter(|_| self.visit.is_none());
+        commands.map(|command| self.ctl(command)).collect()
+    }
+
     /// The page, as an answer.
     pub fn answer(&self, page: &impl Template) -> Response {
         let page = answer::html(StatusCode::OK, page);

@@ -92,12 +92,13 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
         rows: events.data.into_iter().map(|event| row(&frame, event)).collect(),
         empty: match filtered {
             true => {
-                Empty::new("No event is like that", "Nothing in the inbox fits this filter.", "")
+                Empty::new("No event is like that", "Nothing in the inbox fits this filter.", [])
             }
             false => Empty::new(
                 "No events yet",
                 "Every webhook that a source takes in is listed here, with what became of it. Make a source, then send it one:",
-                "webhookctl sources create github --name shop && webhookctl trigger github issues.opened",
+                ["sources create github --name shop", "trigger github issues.opened"]
+                    .map(|command| frame.ctl(command)),
             ),
         },
         sources: sources.data,

@@ -71,11 +71,11 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
         rows: jobs.data.into_iter().map(|job| row(&frame, job)).collect(),
         is_first: desk.parameter("cursor").is_empty(),
         empty: match filtered {
-            true => Empty::new("No job is like that", "No job fits this filter.", ""),
+            true => Empty::new("No job is like that", "No job fits this filter.", []),
             false => Empty::new(
                 "No jobs yet",
                 "Each event that is meant for an agent makes one job. A job can also be made by hand:",
-                "curl -s \"$WAKEPOST_URL/api/v1/jobs\" -H \"Authorization: Bearer $WAKEPOST_KEY\" -d '{\"kind\":\"hello\",\"input\":{}}'",
+                [frame.curl("POST", "/jobs", r#"{"kind":"hello","input":{}}"#)],
             ),
         },
         status,

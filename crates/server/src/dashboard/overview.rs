@@ -125,18 +125,19 @@ pub async fn page(desk: Desk) -> Result<Response, Refused> {
         figures: figures(&frame, &answer, span.0),
         plots: plots(&answer),
         alerts: alerts.data.into_iter().map(|alert| alert_row(&frame, alert)).collect(),
-        first_steps: sources.data.is_empty().then(first_steps),
+        first_steps: sources.data.is_empty().then(|| first_steps(&frame)),
         frame,
     };
     Ok(page.frame.answer(&page))
 }
 
-fn first_steps() -> Vec<Command> {
-    vec![
-        Command::new("1", "webhookctl sources create github --name shop"),
-        Command::new("2", "webhookctl trigger github issues.opened"),
-        Command::new("3", "webhookctl inbox list"),
-    ]
+fn first_steps(frame: &Frame) -> Vec<Command> {
+    let steps = [
+        ("1", "sources create github --name shop"),
+        ("2", "trigger github issues.opened"),
+        ("3", "inbox list"),
+    ];
+    steps.map(|(number, command)| frame.ctl(command).named(number)).into()
 }
 
 fn alert_row(frame: &Frame, alert: Alert) -> AlertRow {

@@ -112,22 +112,31 @@ impl Command {
     pub fn new(label: &'static str, text: impl Into<String>) -> Command {
         Command { label, text: text.into() }
     }
+
+    /// The same under another name.
+    pub fn named(self, label: &'static str) -> Command {
+        Command { label, ..self }
+    }
 }
 
-/// What would be here, and the exact command that puts something here.
+/// What would be here, and the exact commands that put something here.
 #[derive(Template)]
 #[template(path = "pieces/empty.html")]
 pub struct Empty {
     title: String,
     text: &'static str,
-    command: Option<Command>,
+    commands: Vec<Command>,
 }
 
 impl Empty {
-    /// Nothing is here yet.
-    pub fn new(title: &str, text: &'static str, command: &str) -> Empty {
-        let command = (!command.is_empty()).then(|| Command::new("", command));
-        Empty { title: title.to_owned(), text, command }
+    /// Nothing is here yet. The commands are the frame's own, so that they are about the tenant that is looked at.
+    pub fn new(
+        title: &str,
+        text: &'static str,
+        commands: impl IntoIterator<Item = Command>,
+    ) -> Empty {
+        let commands = commands.into_iter().map(|command| command.named("")).collect();
+        Empty { title: title.to_owned(), text, commands }
     }
 }
 

@@ -59,7 +59,7 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
         empty: Empty::new(
             "Nothing was published like that",
             "What your product publishes is listed here, with its deliveries.",
-            "webhookctl events publish order.created --data '{\"id\": \"ord_1\"}'",
+            [frame.ctl("events publish order.created --data '{\"id\": \"ord_1\"}'")],
         ),
         frame,
     };

@@ -57,7 +57,7 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
         empty: Empty::new(
             "No sources yet",
             "A source is one webhook at one provider: it has an address of its own, and a secret that signs what comes.",
-            "webhookctl sources create github --name shop",
+            [frame.ctl("sources create github --name shop")],
         ),
         frame,
     };

@@ -11,7 +11,7 @@ use super::act;
 use super::desk::{Desk, Form};
 use super::frame::Frame;
 use super::payload::visible;
-use super::pieces::{Act, Empty, Field, When};
+use super::pieces::{Act, Command, Empty, Field, When};
 use super::shapes::Tenant;
 use crate::within::{List, Refused, part};
 
@@ -58,7 +58,7 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
         empty: Empty::new(
             "No tenants",
             "There is always the default one.",
-            "webhookctl tenants create acme",
+            [Command::new("", "webhookctl tenants create acme")],
         ),
         frame,
     };

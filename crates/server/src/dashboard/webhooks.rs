@@ -65,7 +65,9 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
         empty: Empty::new(
             "No webhooks yet",
             "A webhook is an address that gets the events it subscribed to, each signed, tried until it is taken.",
-            "webhookctl webhooks create https://hooks.customer.example/in --event 'order.*'",
+            frame.for_operators(&[
+                "webhooks create https://hooks.customer.example/in --event 'order.*'",
+            ]),
         ),
         frame,
     };
