@@ -290,97 +290,99 @@ fn change(now: Option<f64>, then: Option<f64>, span: &str) -> String {
     }
 }
 
+/// A value of a moment, where it was measured.
+type Value = fn(&Point) -> Option<f64>;
+/// A plot: its title, its lines, how high its scale goes at least, and how its values are written.
+type Row = (&'static str, &'static [(&'static str, Value)], f64, fn(f64) -> String);
+
+const PLOTS: [Row; 6] = [
+    (
+        "Events received",
+        &[
+            ("received", |point| Some(point.counts.received as f64)),
+            ("refused", |point| Some(point.counts.rejected as f64)),
+            ("duplicates", |point| Some(point.counts.duplicates as f64)),
+        ],
+        4.0,
+        number,
+    ),
+    (
+        "Jobs that wait, by class",
+        &[
+            ("webhook", |point| whole(point.queue.webhook)),
+            ("interactive", |point| whole(point.queue.interactive)),
+            ("batch", |point| whole(point.queue.batch)),
+        ],
+        4.0,
+        number,
+    ),
+    (
+        "Oldest job that waits, by class",
+        &[
+            ("webhook", |point| whole(point.oldest_age_s.webhook)),
+            ("interactive", |point| whole(point.oldest_age_s.interactive)),
+            ("batch", |point| whole(point.oldest_age_s.batch)),
+        ],
+        4.0,
+        seconds,
+    ),
+    (
+        "What succeeds",
+        &[
+            ("runs", |point| runs(&point.counts)),
+            ("deliveries", |point| deliveries(&point.counts)),
+            ("first tries", |point| first_tries(&point.counts)),
+        ],
+        1.0,
+        percents,
+    ),
+    (
+        "Time to acknowledge",
+        &[("p50", |point| point.counts.ack_ms_p50), ("p99", |point| point.counts.ack_ms_p99)],
+        1.0,
+        words::millis,
+    ),
+    (
+        "Time to deliver",
+        &[
+            ("p50", |point| point.counts.delivery_ms_p50),
+            ("p99", |point| point.counts.delivery_ms_p99),
+        ],
+        1.0,
+        words::millis,
+    ),
+];
+
 fn plots(answer: &Answer) -> Vec<(&'static str, Svg)> {
     let points = &answer.points;
-    let times: Vec<String> = points
-        .iter()
-        .map(|point| point.at.to_string().chars().skip(11).take(5).collect())
-        .collect();
-    let line = |name, value: &dyn Fn(&Point) -> Option<f64>| Series {
-        name,
-        values: points.iter().map(value).collect(),
-    };
-    let number = |value: f64| match value {
+    let clock = |point: &Point| point.at.to_string().chars().skip(11).take(5).collect();
+    let times: Vec<String> = points.iter().map(clock).collect();
+    let drawn = PLOTS.iter().map(|(title, lines, least, unit)| {
+        let line = |(name, value): &(&'static str, Value)| Series {
+            name,
+            values: points.iter().map(value).collect(),
+        };
+        let lines: Vec<Series<'_>> = lines.iter().map(line).collect();
+        (*title, plot(&lines, &times, *least, unit))
+    });
+    drawn.collect()
+}
+
+fn whole(value: Option<u64>) -> Option<f64> {
+    value.map(|value| value as f64)
+}
+
+fn number(value: f64) -> String {
+    match value {
         value if value >= 10.0 || value.fract() == 0.0 => words::count(value as u64),
         value => format!("{value:.1}"),
-    };
-    let whole = |value: Option<u64>| value.map(|value| value as f64);
-    vec![
-        (
-            "Events received",
-            plot(
-                &[
-                    line("received", &|point| Some(point.counts.received as f64)),
-                    line("refused", &|point| Some(point.counts.rejected as f64)),
-                    line("duplicates", &|point| Some(point.counts.duplicates as f64)),
-                ],
-                &times,
-                4.0,
-                number,
-            ),
-        ),
-        (
-            "Jobs that wait, by class",
-            plot(
-                &[
-                    line("webhook", &|point| whole(point.queue.webhook)),
-                    line("interactive", &|point| whole(point.queue.interactive)),
-                    line("batch", &|point| whole(point.queue.batch)),
-                ],
-                &times,
-                4.0,
-                number,
-            ),
-        ),
-        (
-            "Oldest job that waits, by class",
-            plot(
-                &[
-                    line("webhook", &|point| whole(point.oldest_age_s.webhook)),
-                    line("interactive", &|point| whole(point.oldest_age_s.interactive)),
-                    line("batch", &|point| whole(point.oldest_age_s.batch)),
-                ],
-                &times,
-                4.0,
-                |seconds| words::lasting(Duration::from_secs_f64(seconds)),
-            ),
-        ),
-        (
-            "What succeeds",
-            plot(
-                &[
-                    line("runs", &|point| runs(&point.counts)),
-                    line("deliveries", &|point| deliveries(&point.counts)),
-                    line("first tries", &|point| first_tries(&point.counts)),
-                ],
-                &times,
-                1.0,
-                |share| format!("{:.0} %", share * 100.0),
-            ),
-        ),
-        (
-            "Time to acknowledge",
-            plot(
-                &[
-                    line("p50", &|point| point.counts.ack_ms_p50),
-                    line("p99", &|point| point.counts.ack_ms_p99),
-                ],
-                &times,
-                1.0,
-                words::millis,
-            ),
-        ),
-        (
-            "Time to deliver",
-            plot(
-                &[
-                    line("p50", &|point| point.counts.delivery_ms_p50),
-                    line("p99", &|point| point.counts.delivery_ms_p99),
-                ],
-                &times,
-                1.0,
-                words::millis,
-            ),
-        ),
-    ]
+    }
+}
+
+fn seconds(value: f64) -> String {
+    words::lasting(Duration::from_secs_f64(value))
+}
+
+fn percents(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
 }
