@@ -123,15 +123,15 @@ async fn story(desk: &Desk, frame: &Frame, event: &Event) -> Timeline {
 async fn tell(desk: &Desk, frame: &Frame, work: &Work) -> Vec<Step> {
     let id = part(&work.id);
     match work.kind.as_str() {
-        "job" => match desk.api.get::<Job>(&format!("/jobs/{id}"), []).await {
-            Ok(job) => timeline::job(&desk.api, frame, &job).await,
-            Err(_) => vec![brief(work)],
-        },
         "delivery" => match desk.api.get::<Delivery>(&format!("/deliveries/{id}"), []).await {
             Ok(delivery) => timeline::delivery(frame, &delivery),
             Err(_) => vec![brief(work)],
         },
-        _ => vec![brief(work)],
+        // Replies and callbacks are answered where jobs are.
+        _ => match desk.api.get::<Job>(&format!("/jobs/{id}"), []).await {
+            Ok(job) => timeline::job(&desk.api, frame, &job).await,
+            Err(_) => vec![brief(work)],
+        },
     }
 }
 

@@ -17,6 +17,8 @@ use crate::within::Api;
 
 /// Shorter pauses are not worth a word.
 const GAP_MS_MIN: u128 = 100;
+/// How much of a reply its line shows; the rest is folded.
+const BEGINNING_CHARS: usize = 60;
 /// How many signs of progress are shown of one job, the latest.
 const PROGRESS_MAX: usize = 50;
 
@@ -156,23 +158,26 @@ pub fn receipts(receipts: &[Receipt]) -> Vec<Step> {
     receipts.iter().map(step).collect()
 }
 
-/// A job with its runs, signs of progress and effects.
+/// A job with its runs, signs of progress and effects; or a reply or callback with its attempts and parts.
 pub async fn job(api: &Api, frame: &Frame, job: &Job) -> Vec<Step> {
-    let mut steps = vec![made(frame, job)];
-    steps.extend(job.runs.iter().map(run));
-    steps.extend(job.effects.iter().flat_map(effect));
+    let role = Role::of(&job.id);
+    let mut steps = vec![made(frame, job, role)];
+    steps.extend(job.runs.iter().map(|run| ran(run, role)));
+    steps.extend(job.effects.iter().flat_map(|each| effect(each, role)));
     if let (Some(lease), "running") = (&job.lease, job.status.as_str()) {
         let worker = lease.worker.clone().or_else(|| job.last_worker.clone()).unwrap_or_default();
         let at = job.run_at.unwrap_or(job.created_at);
-        let title = format!("Run {} by {}", job.attempts, visible(&worker));
+        let title = role.run(job.attempts, &worker);
         let mut step =
             Step::new(at, title, "running").line(format!("its lease ends {}", lease.expires_at));
         step.is_open = true;
         steps.push(step);
     }
-    steps.extend(progress(api, &job.id).await);
+    if role == Role::Job {
+        steps.extend(progress(api, &job.id).await);
+    }
     if let Some(finished) = job.finished_at {
-        let title = ended(&job.status);
+        let title = role.ended(&job.status);
         let mut end = Step::new(finished, title, &job.status);
         if !job.result.is_null() {
             end.payload = Some(Payload::json(&job.result));
@@ -183,9 +188,47 @@ pub async fn job(api: &Api, frame: &Frame, job: &Job) -> Vec<Step> {
         steps.push(end.line_if(job.cost.map(|cost| format!("cost {cost}"))));
     } else if job.status == "retrying" {
         let at = job.run_at.unwrap_or(frame.now);
-        steps.push(Step::new(at, format!("Run {}", job.attempts + 1), "retrying"));
+        steps.push(Step::new(at, role.run(job.attempts + 1, ""), "retrying"));
     }
     steps
+}
+
+/// What a piece of work is to its event: the steps of several stand among each other on one line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Job,
+    Reply,
+    Callback,
+}
+
+impl Role {
+    fn of(id: &str) -> Role {
+        match id.split_once('_') {
+            Some(("rpl", _)) => Role::Reply,
+            Some(("clb", _)) => Role::Callback,
+            _ => Role::Job,
+        }
+    }
+
+    /// The gateway itself sends replies and callbacks, so nobody asks who did.
+    fn run(self, attempt: u32, worker: &str) -> String {
+        match self {
+            Role::Job if worker.is_empty() => format!("Run {attempt}"),
+            Role::Job => format!("Run {attempt} by {}", visible(worker)),
+            Role::Reply => format!("Reply, attempt {attempt}"),
+            Role::Callback => format!("Callback, attempt {attempt}"),
+        }
+    }
+
+    fn ended(self, status: &str) -> String {
+        match (self, status) {
+            (Role::Job, status) => ended(status).to_owned(),
+            (Role::Reply, "succeeded") => "Reply sent".to_owned(),
+            (Role::Callback, "succeeded") => "Callback taken".to_owned(),
+            (Role::Reply, status) => format!("Reply: {}", ended(status).to_lowercase()),
+            (Role::Callback, status) => format!("Callback: {}", ended(status).to_lowercase()),
+        }
+    }
 }
 
 /// How work ended.
@@ -197,27 +240,58 @@ fn ended(status: &str) -> &'static str {
     }
 }
 
-fn made(frame: &Frame, job: &Job) -> Step {
-    let mut made = Step::new(job.created_at, format!("Job {}", visible(&job.kind)), "")
+fn made(frame: &Frame, job: &Job, role: Role) -> Step {
+    let title = match role {
+        Role::Job => format!("Job {}", visible(&job.kind)),
+        Role::Reply => format!("Reply {}", beginning(&said(job))),
+        Role::Callback => "Callback".to_owned(),
+    };
+    let most = job.max_attempts.map_or(String::new(), |most| format!(" of {most}"));
+    let tried = (role != Role::Job).then(|| format!("attempt {}{most}", job.attempts));
+    let mut made = Step::new(job.created_at, title.trim(), "")
+        .line_if(tried)
+        .line_if(job.input["channel"].as_str().map(|to| format!("in channel {}", visible(to))))
+        .line_if(job.input["to"]["url"].as_str().map(|to| format!("to {}", visible(to))))
         .line_if(job.owner.as_ref().map(|owner| format!("owner {}", visible(owner))))
         .line_if(job.order_key.as_ref().map(|key| format!("in order with {}", visible(key))))
         .line_if(job.parent_id.as_ref().map(|id| format!("made by {id}")));
+    made.payload = match role {
+        Role::Job => None,
+        Role::Reply => Some(said(job)).filter(|text| !text.is_empty()).map(|it| Payload::text(&it)),
+        Role::Callback => Some(&job.input["payload"]).filter(|it| !it.is_null()).map(Payload::json),
+    };
     made.to = Some(frame.to(&format!("/jobs/{}", job.id)));
     made
 }
 
-fn run(run: &Run) -> Step {
+/// What a reply says.
+fn said(reply: &Job) -> String {
+    reply.input["text"].as_str().unwrap_or_default().to_owned()
+}
+
+/// How a text begins, in quotation marks.
+fn beginning(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default().trim();
+    let cut: String = line.chars().take(BEGINNING_CHARS).collect();
+    let more = if cut.len() < text.trim().len() { "…" } else { "" };
+    if cut.is_empty() { String::new() } else { format!("“{}{more}”", visible(&cut)) }
+}
+
+fn ran(run: &Run, role: Role) -> Step {
     let outcome = run.outcome.as_deref().unwrap_or("running");
-    let worker = visible(run.worker.as_deref().unwrap_or("a worker"));
+    let worker = run.worker.as_deref().unwrap_or("a worker");
     let took = run.ended_at.map(|ended| format!("took {}", lasting(ended.since(run.started_at))));
-    Step::new(run.started_at, format!("Run {} by {worker}", run.attempt), outcome)
+    Step::new(run.started_at, role.run(run.attempt, worker), outcome)
         .line_if(took)
         .line_if(run.cost.map(|cost| format!("cost {cost}")))
         .error(run.error.as_deref())
 }
 
-fn effect(effect: &Effect) -> Vec<Step> {
-    let title = format!("Effect {}", visible(&effect.key));
+fn effect(effect: &Effect, role: Role) -> Vec<Step> {
+    let title = match (role, effect.key.strip_prefix("part-")) {
+        (Role::Reply, Some(number)) => format!("Reply, part {}", visible(number)),
+        _ => format!("Effect {}", visible(&effect.key)),
+    };
     let what = effect.description.as_deref().map(visible);
     let mut step = Step::new(effect.begun_at, title.clone(), &effect.state)
         .line_if(what)
