@@ -12,6 +12,7 @@ use super::frame::Frame;
 use super::inbox::address;
 use super::payload::visible;
 use super::pieces::{Chip, Empty, Id, When};
+use super::places::page_of;
 use super::shapes::{Job, Source};
 use super::words;
 use crate::within::{List, Refused, part};
@@ -104,11 +105,7 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
 }
 
 fn row(frame: &Frame, job: Job) -> Row {
-    let page = match job.id.split('_').next() {
-        Some("dlv") => format!("/deliveries/{}", job.id),
-        Some("job") => format!("/jobs/{}", job.id),
-        _ => job.event_id.as_ref().map_or("/dead-letters".to_owned(), |id| format!("/inbox/{id}")),
-    };
+    let page = page_of(&job.id);
     Row {
         to: frame.to(&page),
         kind: visible(&job.kind),

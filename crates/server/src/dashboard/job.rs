@@ -11,6 +11,7 @@ use super::desk::{Desk, Form};
 use super::frame::Frame;
 use super::payload::{Payload, visible};
 use super::pieces::{self, Act, Command, Field, Id, Mark, Note, When};
+use super::places::page_of;
 use super::shapes::{Effect, Job};
 use super::timeline::{self, Timeline};
 use super::words;
@@ -32,6 +33,7 @@ struct Page {
     doubts: Vec<Doubt>,
     facts: Vec<(&'static str, String)>,
     event: Option<Id>,
+    parent: Option<Id>,
     timeline: Timeline,
     parts: Vec<(&'static str, Payload)>,
     commands: Vec<Command>,
@@ -78,6 +80,10 @@ pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Refuse
         doubts: job.effects.iter().filter_map(|effect| doubt(&frame, &job, effect)).collect(),
         facts: facts(&job),
         event: job.event_id.as_ref().map(|id| Id::link(id, frame.to(&format!("/inbox/{id}")))),
+        parent: job.parent_id.as_ref().map(|id| match page_of(id) {
+            Some(page) => Id::link(id, frame.to(&page)),
+            None => Id::of(id),
+        }),
         timeline: timeline::draw(steps, frame.now),
         parts: parts.map(|(name, value)| (name, Payload::json(value))).collect(),
         commands: vec![
@@ -152,7 +158,7 @@ fn acts(frame: &Frame, job: &Job) -> Vec<Act> {
         let mut replay = frame.act(
             "Replay",
             &to("replay"),
-            "Makes a new job with the same input. With scope \u{201c}same\u{201d}, committed side effects are not done again; with \u{201c}fresh\u{201d} they are.",
+            "Makes a new one with the same input. With scope \u{201c}same\u{201d}, committed side effects are not done again; with \u{201c}fresh\u{201d} they are.",
         );
         replay.note = Note::Must;
         replay.key = "r";
@@ -161,7 +167,7 @@ fn acts(frame: &Frame, job: &Job) -> Vec<Act> {
         acts.push(replay);
     } else {
         let mut cancel =
-            frame.act("Cancel", &to("cancel"), "Stops this job. What it has done stays done.");
+            frame.act("Cancel", &to("cancel"), "Stops it. What it has done stays done.");
         cancel.note = Note::May;
         cancel.style = "danger";
         acts.push(cancel);
@@ -214,7 +220,6 @@ fn facts(job: &Job) -> Vec<(&'static str, String)> {
         ("Lease ends", job.lease.as_ref().map(|lease| lease.expires_at.to_string())),
         ("Cost", job.cost.map(|cost| cost.to_string())),
         ("Replayed as", job.replayed_as.clone()),
-        ("Made by", job.parent_id.clone()),
         ("Source", job.source.clone()),
         ("Owner", job.owner.as_deref().map(visible)),
         ("Trace", job.trace_id.clone()),
@@ -238,7 +243,7 @@ pub async fn act(
         "release" => {
             (act::fields(&form, &["note"]), "Released: it runs as soon as a worker is free.")
         }
-        "replay" => (act::fields(&form, &["note", "scope"]), "Replayed: a new job runs."),
+        "replay" => (act::fields(&form, &["note", "scope"]), "Replayed: a new one runs."),
         "approve" => (decision(&desk, &path, &form).await?, "Approved: the job goes on."),
         "reject" => (decision(&desk, &path, &form).await?, "Rejected."),
         _ => return Err(Refused::new(StatusCode::NOT_FOUND, "there is no such action")),

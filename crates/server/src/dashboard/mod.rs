@@ -22,9 +22,11 @@ mod jobs;
 mod keys;
 mod live;
 mod nowhere;
+mod operation;
 mod overview;
 mod payload;
 mod pieces;
+mod places;
 mod plot;
 mod portal;
 mod published;
@@ -70,6 +72,7 @@ pub fn router(context: Arc<Context>, api: Router) -> Router {
         .route("/jobs/{id}", get(job::page))
         .route("/jobs/{id}/{act}", post(job::act))
         .route("/jobs/{id}/effects/{key}/resolve", post(job::resolve))
+        .route("/operations/{id}", get(operation::page))
         .route("/approvals", get(approvals::list))
         .route("/dead-letters", get(dead_letters::list).post(dead_letters::act))
         .route("/dead-letters/export", get(dead_letters::export))

@@ -376,6 +376,19 @@ pub struct AuditEntry {
     pub note: Option<String>,
 }
 
+/// Bulk work.
+#[derive(Deserialize)]
+pub struct Operation {
+    pub id: String,
+    pub kind: String,
+    pub status: String,
+    pub matched: u64,
+    pub done: u64,
+    pub failed: u64,
+    pub created_at: Timestamp,
+    pub finished_at: Option<Timestamp>,
+}
+
 /// An alert.
 #[derive(Deserialize)]
 pub struct Alert {
