@@ -12,7 +12,7 @@ use super::pieces::{Empty, Id, When};
 use super::shapes::Job;
 use crate::within::{List, Refused};
 
-/// How many are shown at once; the next ones come when these are decided.
+/// How many are shown at once: each is asked for whole.
 const SHOWN: &str = "25";
 
 #[derive(Template)]
@@ -20,6 +20,8 @@ const SHOWN: &str = "25";
 struct Page {
     frame: Frame,
     waiting: Vec<Waiting>,
+    more: Option<String>,
+    is_first: bool,
     empty: Empty,
 }
 
@@ -34,7 +36,8 @@ struct Waiting {
 
 /// The list.
 pub async fn list(desk: Desk) -> Result<Response, Refused> {
-    let asked = [("status", "awaiting_approval"), ("limit", SHOWN)];
+    let cursor = desk.parameter("cursor");
+    let asked = [("status", "awaiting_approval"), ("limit", SHOWN), ("cursor", cursor)];
     let (jobs, frame) = tokio::try_join!(
         desk.api.get::<List<Job>>("/jobs", &asked),
         Frame::new(&desk, "Approvals", "approvals")
@@ -55,6 +58,8 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
     });
     let page = Page {
         waiting: waiting.collect(),
+        more: jobs.next_cursor.map(|cursor| frame.to(&format!("/approvals?cursor={cursor}"))),
+        is_first: cursor.is_empty(),
         empty: Empty::new(
             "Nothing waits for you",
             "Effects of sources in draft mode are proposed here before they happen. To have a source ask first:",
