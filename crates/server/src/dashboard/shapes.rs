@@ -309,6 +309,21 @@ pub struct WebhookStats {
     pub success_rate: Option<f64>,
 }
 
+impl WebhookStats {
+    /// How many have not ended, and do not run.
+    pub fn waiting(&self) -> u64 {
+        let waits = |state: &&String| {
+            matches!(state.as_str(), "pending" | "scheduled" | "retrying" | "held")
+        };
+        self.deliveries.iter().filter(|(state, _)| waits(state)).map(|(_, count)| count).sum()
+    }
+
+    /// How many were given up.
+    pub fn dead(&self) -> u64 {
+        self.deliveries.get("dead_letter").copied().unwrap_or_default()
+    }
+}
+
 /// A published event.
 #[derive(Deserialize)]
 pub struct Published {

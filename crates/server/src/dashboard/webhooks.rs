@@ -172,7 +172,7 @@ pub async fn show(desk: Desk, id: &str, outcome: Outcome) -> Result<Response, Re
         id: Id::of(&webhook.id),
         verdict: verdict(&webhook, &frame),
         colour: colour(&webhook),
-        acts: acts(&frame, &webhook),
+        acts: acts(&frame, &webhook, &stats),
         edit: frame.may_subscribe.then(|| frame.to(&format!("{path}/edit"))),
         outcome,
         figures: figures(&stats),
@@ -276,12 +276,15 @@ fn verdict(webhook: &Webhook, frame: &Frame) -> String {
     }
 }
 
-fn acts(frame: &Frame, webhook: &Webhook) -> Vec<Act> {
+fn acts(frame: &Frame, webhook: &Webhook, stats: &WebhookStats) -> Vec<Act> {
     if !frame.may_subscribe {
         return Vec::new();
     }
     let to = |what: &str| format!("/webhooks/{}/{what}", webhook.id);
     let act = |label, what: &str, text: &str| frame.act(label, &to(what), text);
+    let waiting =
+        words::many(stats.waiting() as usize, "delivery that waits", "deliveries that wait");
+    let dead = words::many(stats.dead() as usize, "dead letter", "dead letters");
     let mut acts = Vec::new();
     if webhook.mode == "push" {
         let mut test = act("Test", "test", "Sends one test event now, and shows the answer.");
@@ -306,18 +309,16 @@ fn acts(frame: &Frame, webhook: &Webhook) -> Vec<Act> {
         )),
         _ => {
             acts.push(act("Pause", "pause", "Deliveries wait until it is resumed."));
-            acts.push(act(
-                "Disable",
-                "disable",
-                "Nothing is sent, and waiting deliveries are given up as dead letters.",
-            ));
+            let text = format!("Nothing is sent. Given up, as dead letters: {waiting}.");
+            acts.push(act("Disable", "disable", &text));
         }
     }
-    let mut recover = act("Recover", "recover", "Sends again what was given up since then.");
+    let text = format!("Sends again what was given up since then. It has {dead} in all.");
+    let mut recover = act("Recover", "recover", &text);
     recover.fields.push(Field::choice("since", "Since", &["1 hour", "24 hours", "7 days"]));
     acts.push(recover);
-    let mut delete =
-        act("Delete", "delete", "The webhook is gone for good, and waiting deliveries with it.");
+    let text = format!("The webhook is gone for good. Cancelled with it: {waiting}.");
+    let mut delete = act("Delete", "delete", &text);
     delete.style = "danger";
     acts.push(delete);
     acts
