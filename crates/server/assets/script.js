@@ -125,6 +125,8 @@ document.addEventListener("keydown", (event) => {
 
 // Being live: the page is read anew, and what changed takes the place of what was there. Rows keep their place.
 const live = $("[data-live]");
+const dot = $("[data-dot]");
+let stream = null;
 let waiting = null;
 let paused = false;
 let unseen = 0;
@@ -132,54 +134,86 @@ let unseen = 0;
 function isBusy() {
   return paused || $("details.act[open]") || $("input[name=id]:checked") || document.hidden;
 }
+/** Says whether what is shown is what the server has. */
+function tellState(state) {
+  if (!dot) return;
+  dot.hidden = false;
+  dot.textContent = state;
+  dot.classList.toggle("on", state === "live");
+}
+/** The page as it is now, or null; the dot says why. */
+async function readAnew() {
+  let answer;
+  try {
+    answer = await fetch(location.href, { headers: { accept: "text/html" } });
+  } catch {
+    tellState("no answer");
+    return null;
+  }
+  if (!answer.ok) {
+    tellState({ 401: "signed out", 404: "gone" }[answer.status] ?? "no answer");
+    return null;
+  }
+  const text = await answer.text().catch(() => null);
+  if (text === null) tellState("no answer");
+  else if (stream && stream.readyState !== EventSource.OPEN) tellState("connecting");
+  else tellState("live");
+  // What gave up for good, as on an answer that is no stream, is begun again once the page can be read.
+  if (text !== null && stream?.readyState === EventSource.CLOSED) listen();
+  return text;
+}
+/** What the reader opened or folded stays so. */
+const turned = new Map();
+const foldName = (fold) => $("b", fold)?.textContent;
+document.addEventListener("click", (event) => {
+  const fold = event.target.closest("summary")?.parentElement;
+  if (fold?.closest("[data-part] .timeline")) turned.set(foldName(fold), !fold.open);
+});
+function keepFolds(fresh) {
+  for (const fold of $$(".timeline details", fresh)) {
+    if (turned.has(foldName(fold))) fold.toggleAttribute("open", turned.get(foldName(fold)));
+  }
+}
 async function refresh() {
   waiting = null;
   if (isBusy()) return later(2000);
-  let fresh;
-  try {
-    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-    if (!answer.ok) return;
-    fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-  } catch {
-    return;
-  }
+  const text = await readAnew();
+  if (text === null) return;
   if (isBusy()) return later(2000);
+  const fresh = new DOMParser().parseFromString(text, "text/html");
+  showCopyButtons(fresh);
+  keepFolds(fresh);
   for (const part of $$("[data-part]")) {
     const other = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
-    if (other && other.innerHTML !== part.innerHTML) {
-      part.innerHTML = other.innerHTML;
-      showCopyButtons(part);
-    }
+    if (other && other.innerHTML !== part.innerHTML) part.innerHTML = other.innerHTML;
   }
   const body = $("tbody[data-rows]");
   const rows = fresh.querySelector("tbody[data-rows]");
   if (body && rows) exchange(body, rows);
   else if (!body !== !rows) location.reload();
 }
+/** Makes the rows those of the fresh page: what is not on it went on to another state, or to the next page. */
 function exchange(body, rows) {
   const known = new Map($$("tr", body).map((row) => [row.dataset.id, row]));
   const arrived = [];
-  for (const row of $$("tr", rows)) {
+  const now = $$("tr", rows).map((row) => {
     const old = known.get(row.dataset.id);
-    if (!old) arrived.push(row);
-    else if (old.innerHTML !== row.innerHTML) {
-      old.innerHTML = row.innerHTML;
-      showCopyButtons(old);
+    if (!old) {
+      row.classList.add("new");
+      arrived.push(row);
+      return row;
     }
-  }
-  if (arrived.length === 0) return;
+    if (old.innerHTML !== row.innerHTML) old.innerHTML = row.innerHTML;
+    return old;
+  });
+  // Whoever scrolled goes on reading where they are: at the first row in sight that stays.
   const scrolled = scrollY > 200;
-  const height = document.documentElement.scrollHeight;
-  for (const row of arrived.reverse()) {
-    row.classList.add("new");
-    showCopyButtons(row);
-    body.prepend(row);
-  }
-  if (at >= 0) at += arrived.length;
-  if (scrolled) {
-    scrollBy(0, document.documentElement.scrollHeight - height);
-    tell(unseen + arrived.length);
-  }
+  const anchor = now.find((row) => row.isConnected && row.getBoundingClientRect().top >= 0);
+  const top = anchor?.getBoundingClientRect().top;
+  body.replaceChildren(...now);
+  at = now.findIndex((row) => row.classList.contains("at"));
+  if (scrolled && anchor) scrollBy(0, anchor.getBoundingClientRect().top - top);
+  if (scrolled && arrived.length > 0) tell(unseen + arrived.length);
 }
 function tell(number) {
   unseen = number;
@@ -191,6 +225,16 @@ function tell(number) {
 function later(ms) {
   waiting ??= setTimeout(refresh, ms);
 }
+function listen() {
+  stream?.close();
+  stream = new EventSource(live.dataset.live);
+  stream.onopen = () => tellState("live");
+  stream.onerror = () => {
+    tellState("connecting");
+    later(400);
+  };
+  stream.addEventListener("received", () => later(400));
+}
 if (live) {
   const rows = $("tbody[data-rows]");
   rows?.addEventListener("mouseenter", () => (paused = true));
@@ -200,15 +244,13 @@ if (live) {
     scrollTo({ top: 0, behavior: "smooth" });
   });
   addEventListener("scroll", () => scrollY < 50 && tell(0), { passive: true });
-  const dot = $("[data-dot]");
   if (live.dataset.live === "poll") {
-    dot?.classList.add("on");
+    // It was read just now.
+    tellState("live");
     setInterval(() => later(0), 5000);
   } else {
-    const stream = new EventSource(live.dataset.live);
-    stream.onopen = () => dot?.classList.add("on");
-    stream.onerror = () => dot?.classList.remove("on");
-    stream.addEventListener("received", () => later(400));
+    tellState("connecting");
+    listen();
     // What changes without a new event shows within a few seconds too.
     setInterval(() => later(0), 8000);
     addEventListener("pagehide", () => stream.close());

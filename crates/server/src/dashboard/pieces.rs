@@ -151,6 +151,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether nothing was done: the page can then be read anew, and shows nothing that would be lost.
+    pub fn is_none(&self) -> bool {
+        self.told.is_none()
+    }
+
     /// Something was made or changed; `made` may have a secret that is shown this once.
     pub fn made(told: impl Into<String>, made: &Value) -> Outcome {
         let secret = made["secret"].as_str().map(|secret| Command::new("secret", secret));
