@@ -53,7 +53,9 @@ if (theme) {
 function countChosen() {
   for (const bulk of $$("[data-bulk]")) {
     const chosen = $$("input[name=id]:checked").length;
-    $("[data-chosen]", bulk).textContent = chosen === 0 ? "all that match" : `${chosen} chosen`;
+    // Without script it is there for whoever ticks some; with it, once there is something to do it to.
+    bulk.hidden = chosen === 0;
+    $("[data-chosen]", bulk).textContent = `${chosen} chosen`;
   }
 }
 document.addEventListener("change", (event) => {

@@ -36,6 +36,7 @@ struct Page {
     q: String,
     rows: Vec<Row>,
     more: Option<String>,
+    is_first: bool,
     export: String,
     to_act: String,
     empty: Empty,
@@ -81,6 +82,7 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
         source: desk.parameter("source").to_owned(),
         since: desk.parameter("since").to_owned(),
         q: desk.parameter("q").to_owned(),
+        is_first: desk.parameter("cursor").is_empty(),
         more: dead.next_cursor.as_deref().map(|cursor| with("cursor", cursor)),
         rows: dead.data.into_iter().map(|job| row(&frame, job)).collect(),
         to_act: with("cursor", ""),
@@ -107,7 +109,7 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
 fn row(frame: &Frame, job: Job) -> Row {
     let page = page_of(&job.id);
     Row {
-        to: frame.to(&page),
+        to: frame.to(page.as_deref().unwrap_or("/dead-letters")),
         kind: visible(&job.kind),
         sub: visible(&job.subject.unwrap_or_default()),
         error: visible(&job.last_error.unwrap_or_default()),
@@ -122,8 +124,12 @@ fn row(frame: &Frame, job: Job) -> Row {
 pub async fn act(desk: Desk, form: Form) -> Result<Response, Refused> {
     let chosen: Vec<&str> = form.all("id").take(CHOSEN_MAX).collect();
     let mut body = act::fields(&form, &["note"]);
-    match (form.get("what"), chosen.is_empty()) {
-        ("replay", false) => {
+    match form.get("what") {
+        "replay" if chosen.is_empty() => Err(Refused::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "none was chosen: tick some, or take all that match",
+        )),
+        "replay" => {
             if let Some(scope) = Some(form.get("scope")).filter(|scope| !scope.is_empty()) {
                 act::put(&mut body, "scope", json!(scope));
             }
@@ -133,22 +139,18 @@ pub async fn act(desk: Desk, form: Form) -> Result<Response, Refused> {
             let many = words::many(chosen.len(), "dead letter", "dead letters");
             Ok(desk.done("/dead-letters", &format!("Replayed {many}.")))
         }
-        ("replay" | "purge", true) if form.get("sure").is_empty() => ask(desk, &form).await,
-        (what @ ("replay" | "purge"), true) => {
-            if let Some(scope) = Some(form.get("scope")).filter(|_| what == "replay") {
-                act::put(&mut body, "scope", json!(scope));
+        "replay_all" | "purge_all" if form.get("sure").is_empty() => ask(desk, &form).await,
+        what @ ("replay_all" | "purge_all") => {
+            if what == "replay_all" {
+                act::put(&mut body, "scope", json!(form.get("scope")));
             }
             act::put(&mut body, "filter", filter(&desk));
-            let answer = desk.api.post(&format!("/dead-letters/{what}"), &body).await?;
+            let call = what.trim_end_matches("_all");
+            let answer = desk.api.post(&format!("/dead-letters/{call}"), &body).await?;
             let operation = answer["operation_id"].as_str().unwrap_or_default().to_owned();
-            let told =
-                format!("Under way as {operation}. It goes on also if this server restarts.");
-            Ok(desk.done("/dead-letters", &told))
+            let told = format!("Under way as {operation}.");
+            Ok(desk.done(&format!("/operations/{}", part(&operation)), &told))
         }
-        ("purge", false) => Err(Refused::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "purging works on all that a filter fits: choose none, and filter by kind, source or text",
-        )),
         _ => Err(Refused::new(StatusCode::NOT_FOUND, "there is no such action")),
     }
 }
