@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { api, until } from "./seed.mjs";
+import { api, SAID, until } from "./seed.mjs";
 
 export async function buttons({ browser, open, signIn, url, key, made, receiver, shots, looks }) {
   const call = api(url, key);
@@ -111,11 +111,13 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
     });
     await step(on("chosen dead letters are replayed"), page, async () => {
       await page.goto(`${url}/dead-letters?kind=delivery`);
+      must(!(await page.locator("[data-bulk]").isVisible()), "nothing is chosen, so there is nothing to do to it");
       const box = page.locator("input[name=id]").first();
       const id = await box.getAttribute("value");
       await box.check();
       must((await page.locator("[data-chosen]").innerText()).startsWith("1 "), "the count is shown");
-      await page.fill("input[name=note]", "chosen");
+      await page.screenshot({ path: join(shots, `chosen-${look.name}.png`) });
+      await page.fill("[data-bulk] input[name=note]", "chosen");
       await Promise.all([page.waitForNavigation(), page.click("button[value=replay]")]);
       must((await told(page)).includes("Replayed 1 dead letter"), await told(page));
       must((await call("GET", `/deliveries/${id}`)).replayed_as, "it was replayed");
@@ -128,12 +130,15 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
     });
     await step(on("all that match are replayed, after it said how many"), page, async () => {
       await page.goto(`${url}/dead-letters?kind=delivery`);
-      await page.fill("input[name=note]", "all of them");
-      await Promise.all([page.waitForNavigation(), page.click("button[value=replay]")]);
+      await page.click("summary:text-is('All that match…')");
+      await page.fill(".sheet input[name=note]", "all of them");
+      await Promise.all([page.waitForNavigation(), page.click("button[value=replay_all]")]);
       must(/Replay \d+ dead letter/.test(await text(page)), await text(page));
       await page.screenshot({ path: join(shots, `sure-${look.name}.png`) });
       await Promise.all([page.waitForNavigation(), page.click("main form button.main")]);
       const operation = /op_\w+/.exec(await told(page))[0];
+      must(page.url().endsWith(`/operations/${operation}`), page.url());
+      await page.screenshot({ path: join(shots, `operation-${look.name}.png`) });
       await until("the bulk replay", async () => (await call("GET", `/operations/${operation}`)).status !== "running");
     });
     await step(on("dead letters are purged"), page, async () => {
@@ -142,9 +147,9 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
         return found.length > 0 && found;
       });
       await page.goto(`${url}/dead-letters?kind=delivery`);
-      await page.fill("input[name=note]", "old");
-      await page.click(`details.act > summary:text-is("Purge")`);
-      await Promise.all([page.waitForNavigation(), page.click("button[value=purge]")]);
+      await page.click("summary:text-is('All that match…')");
+      await page.fill(".sheet input[name=note]", "old");
+      await Promise.all([page.waitForNavigation(), page.click("button[value=purge_all]")]);
       await Promise.all([page.waitForNavigation(), page.click("main form button.danger")]);
       must((await told(page)).includes("Under way"), await told(page));
       await until("the purge", async () => !(await call("GET", "/dead-letters?kind=delivery&limit=500")).data.some((letter) => letter.id === dead[0].id));
@@ -334,6 +339,91 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
       must((await page.locator("[data-pill]").innerText()).endsWith("new"), "so many new");
       await page.click("[data-pill]");
     });
+    await step(on("a job leaves the filter that it fits no more"), page, async () => {
+      const kind = `leaves-${look.name}`;
+      await call("POST", "/jobs", { kind, input: {} });
+      await call("POST", "/jobs", { kind, input: {} });
+      const { jobs } = await call("POST", "/jobs/lease", { worker: "worker-9", wait_s: 5, max: 2, kinds: [kind] });
+      must(jobs.length === 2, JSON.stringify(jobs));
+      await page.goto(`${url}/jobs?status=running&kind=${kind}`);
+      await page.mouse.move(5, 5);
+      must((await page.locator("tbody tr").count()) === 2, "both run");
+      await call("POST", `/jobs/${jobs[0].id}/complete`, { lease_token: jobs[0].lease_token });
+      await page.waitForFunction((id) => !document.querySelector(`tr[data-id="${id}"]`) && document.querySelectorAll("tbody tr").length === 1, jobs[0].id, { timeout: 15_000 });
+      await call("POST", `/jobs/${jobs[1].id}/complete`, { lease_token: jobs[1].lease_token });
+      await page.waitForSelector(".empty", { timeout: 15_000 });
+    });
+    await step(on("the dot says whether the page is live"), page, async () => {
+      await page.goto(`${url}/jobs/${made.jobs.retrying}`);
+      await page.mouse.move(5, 5);
+      await page.waitForSelector(".live.on");
+      page.expected = "offline";
+      await page.context().setOffline(true);
+      await page.waitForSelector(".live:not(.on):text-is('no answer')");
+      await page.context().setOffline(false);
+      await page.waitForSelector(".live.on:text-is('live')");
+      page.expected = "401";
+      const cookies = await page.context().cookies();
+      await page.context().clearCookies();
+      await page.waitForSelector(".live:not(.on):text-is('signed out')");
+      await page.screenshot({ path: join(shots, `signed-out-${look.name}.png`) });
+      await page.context().addCookies(cookies);
+      await page.waitForSelector(".live.on");
+      page.expected = null;
+    });
+    await step(on("an event shows what was replied and whom it told"), page, async () => {
+      await page.goto(`${url}/inbox/${made.answered}`);
+      const line = page.locator(".timeline");
+      for (const words of [`Reply “${SAID}`, "Reply, attempt 1", "Reply, part 1", "Reply, part 2", "Reply sent", "Callback, attempt 1", "Callback taken"]) {
+        must((await line.innerText()).includes(words), `${words}: ${await line.innerText()}`);
+      }
+      await line.locator("summary", { hasText: SAID }).click();
+      must((await line.innerText()).includes("no space left on its disk"), "all that it says");
+      await page.waitForTimeout(6_000);
+      must((await line.innerText()).includes("no space left on its disk"), "what was opened stays open");
+      await page.goto(`${url}/inbox/${made.unheard}`);
+      for (const words of ["channel_not_found", "Reply: given up", "Callback: given up", "410"]) {
+        must((await line.innerText()).includes(words), `${words}: ${await line.innerText()}`);
+      }
+    });
+    await step(on("what is dead has its page, also replies and callbacks"), page, async () => {
+      for (const [kind, id] of [["reply", made.unheard_reply], ["callback", made.unheard_callback]]) {
+        await page.goto(`${url}/dead-letters?kind=${kind}`);
+        await Promise.all([page.waitForNavigation(), page.click("tbody a.row")]);
+        must(page.url() === `${url}/jobs/${id}`, page.url());
+        must((await text(page)).includes("Given up."), await text(page));
+        await page.fill("[data-search]", id);
+        await Promise.all([page.waitForNavigation(), page.press("[data-search]", "Enter")]);
+        must(page.url() === `${url}/jobs/${id}`, page.url());
+      }
+      const [run] = (await call("GET", `/jobs/${made.jobs.retrying}`)).runs;
+      await page.fill("[data-search]", run.id);
+      await Promise.all([page.waitForNavigation(), page.press("[data-search]", "Enter")]);
+      must(page.url() === `${url}/jobs/${made.jobs.retrying}`, page.url());
+    });
+    await step(on("an alert is seen on the overview"), page, async () => {
+      await page.goto(url);
+      const [alert] = (await call("GET", "/alerts")).data.filter((each) => each.status === "firing");
+      must((await page.locator("[data-part=alerts]").innerText()).includes(alert.title), await text(page));
+    });
+    await step(on("a table's header stays in sight, and nothing is cut off"), page, async () => {
+      const widths = look.width > 920 ? [look.width, 1201, 921] : [look.width];
+      for (const width of widths) {
+        await page.setViewportSize({ width, height: 500 });
+        for (const path of ["/inbox", "/jobs", "/dead-letters", "/audit", "/sources", "/webhooks", `/webhooks/${made.webhook.id}`, `/sources/${made.generic.id}`, "/events"]) {
+          await page.goto(url + path);
+          const cut = await page.evaluate(() => [...document.querySelectorAll(".scroll")].map((box) => box.scrollWidth - box.clientWidth).filter((more) => more > 1));
+          must(cut.length === 0, `${path} at ${width}: ${cut} px are cut off`);
+        }
+      }
+      await page.setViewportSize({ width: look.width, height: 500 });
+      await page.goto(`${url}/jobs`);
+      await page.evaluate(() => scrollTo(0, document.querySelector("tbody tr:nth-child(8)").getBoundingClientRect().top));
+      const [head, bar] = await page.evaluate(() => [document.querySelector("th").getBoundingClientRect().top, document.querySelector(".top").getBoundingClientRect().bottom]);
+      must(Math.abs(head - bar) <= 1, `the header is at ${head}, under a bar that ends at ${bar}`);
+      await page.screenshot({ path: join(shots, `sticky-${look.name}.png`) });
+      await page.setViewportSize({ width: look.width, height: 860 });
+    });
     await step(on("ids are copied"), page, async () => {
       await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin: url });
       await page.goto(`${url}/inbox/${made.twice}`);
@@ -424,6 +514,19 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
     await page.context().close();
   }
 
+  const { url: portal } = await call("POST", "/portal-links", {});
+  for (const look of looks) {
+    const visitor = await open(browser, look);
+    await step(`a subscriber's pages, ${look.name}`, visitor, async () => {
+      for (const [name, path] of Object.entries({ webhooks: "/webhooks", webhook: `/webhooks/${made.broken.id}`, delivery: `/deliveries/${made.dead}`, types: "/event-types" })) {
+        must((await visitor.goto(portal + path)).status() === 200, path);
+        await visitor.inspect();
+        await visitor.screenshot({ path: join(shots, `portal-${name}-${look.name}.png`), fullPage: true });
+      }
+    });
+    await visitor.context().close();
+  }
+
   const plain = await open(browser, looks[0], { javaScriptEnabled: false });
   await step("it works without script", plain, async () => {
     await signIn(plain, url, key);
@@ -433,6 +536,11 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
     await plain.goto(`${url}/inbox/${made.twice}`);
     await press(plain, "Replay", { note: "without script" });
     must((await told(plain)).includes("Replayed"), await told(plain));
+    await plain.goto(`${url}/dead-letters?kind=job`);
+    await plain.locator("input[name=id]").first().check();
+    await plain.fill("[data-bulk] input[name=note]", "without script");
+    await Promise.all([plain.waitForNavigation(), plain.click("button[value=replay]")]);
+    must((await told(plain)).includes("Replayed 1 dead letter"), await told(plain));
   });
   await plain.context().close();
   return count;

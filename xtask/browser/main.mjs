@@ -23,7 +23,7 @@ const LOOKS = [
 
 /** Starts the server on a port of its own, and waits until it listens. */
 async function serve(directory) {
-  const environment = { PATH: process.env.PATH, WAKEPOST_ADMIN_KEY: KEY, WAKEPOST_ALLOW_HTTP: "true", WAKEPOST_ALLOW_PRIVATE: "true", WAKEPOST_LOG_LEVEL: "warn" };
+  const environment = { PATH: process.env.PATH, WAKEPOST_ADMIN_KEY: KEY, WAKEPOST_ALLOW_HTTP: "true", WAKEPOST_ALLOW_PRIVATE: "true", WAKEPOST_LOG_LEVEL: "warn", WAKEPOST_ALERTS_EVERY_S: "1" };
   if (process.env.DATABASE_URL) environment.DATABASE_URL = process.env.DATABASE_URL;
   const server = spawn(process.env.WAKEPOST_BIN, ["serve", "--listen", "127.0.0.1:0", "--data-dir", join(directory, "data")], { cwd: directory, env: environment, stdio: ["ignore", "pipe", "inherit"] });
   const url = await new Promise((found, failed) => {
@@ -55,7 +55,7 @@ export async function open(browser, look, options = {}) {
   const wrong = [];
   page.expected = null;
   page.on("console", (said) => {
-    const expected = page.expected && said.text().includes(`status of ${page.expected}`);
+    const expected = page.expected && said.text().includes(page.expected === "offline" ? "net::ERR_" : `status of ${page.expected}`);
     if (said.type() === "error" && !expected) wrong.push(`${page.url()}: ${said.text()}`);
   });
   page.on("pageerror", (error) => wrong.push(`${page.url()}: ${error.message}`));
@@ -93,6 +93,10 @@ function pagesOf(made) {
     "event-headers": `/inbox/${made.hostile}?show=headers`,
     "event-envelope": `/inbox/${made.hostile}?show=envelope`,
     "event-duplicates": `/inbox/${made.twice}`,
+    "event-answered": `/inbox/${made.answered}`,
+    "event-unheard": `/inbox/${made.unheard}`,
+    "reply-dead": `/jobs/${made.unheard_reply}`,
+    "callback-dead": `/jobs/${made.unheard_callback}`,
     jobs: "/jobs",
     "jobs-empty": "/jobs?tenant=acme",
     "job-running": `/jobs/${made.jobs.running}`,
@@ -126,6 +130,7 @@ function pagesOf(made) {
     tenants: "/tenants",
     keys: "/keys",
     audit: "/audit",
+    docs: "/docs",
   };
 }
 

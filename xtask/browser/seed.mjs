@@ -23,20 +23,31 @@ export function api(base, key) {
   };
 }
 
-/** A receiver that takes everything, and one path that takes nothing. */
+/** A receiver that takes everything, but for a path that fails and one that is gone; and two of Slack's APIs, of which
+ * one does not know the channel. */
 export async function receiver() {
+  let posted = 0;
+  const answers = (path) => {
+    if (path.startsWith("/broken")) return [500, HOSTILE];
+    if (path.startsWith("/gone")) return [410, "nobody is here"];
+    if (path === "/slack/chat.postMessage") return [200, JSON.stringify({ ok: true, channel: "C0DEPLOYS", ts: `1700000000.${String(++posted).padStart(6, "0")}` })];
+    if (path.startsWith("/slack/")) return [200, JSON.stringify({ ok: true, messages: [] })];
+    if (path.startsWith("/deaf/")) return [200, JSON.stringify({ ok: false, error: "channel_not_found" })];
+    return [200, "thank you"];
+  };
   const server = createServer((request, answer) => {
     request.resume();
     request.on("end", () => {
-      answer.statusCode = request.url.startsWith("/broken") ? 500 : 200;
-      answer.end(request.url.startsWith("/broken") ? HOSTILE : "thank you");
+      const [status, text] = answers(request.url.split("?")[0]);
+      answer.writeHead(status, { "content-type": text.startsWith("{") ? "application/json" : "text/plain" });
+      answer.end(text);
     });
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
   return { url: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
 }
 
-const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+export const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 
 /** Asks until the answer is as wanted. */
 export async function until(what, look) {
@@ -46,6 +57,30 @@ export async function until(what, look) {
     await wait(100);
   }
   throw new Error(`waited in vain for ${what}`);
+}
+
+/** What a reply says first, and how it goes on: long enough for two parts. */
+export const SAID = "The build failed in the linker";
+
+/** Two mentions in a chat that are answered: one where all goes well, and one where neither the reply nor the callback can. */
+async function conversations(call, receiverUrl, lease, end) {
+  const made = {};
+  for (const [name, chat, callback] of [["answered", "/slack", "/in"], ["unheard", "/deaf", "/gone"]]) {
+    const settings = { bot_token: "xoxb-1", api_url: receiverUrl + chat };
+    const source = await call("POST", "/sources", { provider: "slack", name: `chat, ${name}`, secret: "s".repeat(32), settings, callback_url: receiverUrl + callback });
+    await call("POST", `/sources/${source.id}/test`, { event_type: "app_mention" });
+    const job = await until("the mention", async () => (await lease(1, { sources: [source.id] }))[0]);
+    const text = `${SAID}. ${HOSTILE}\n\n${"It had no space left on its disk.\n".repeat(160)}`;
+    await end(job, "complete", { result: { answered: true }, reply: text });
+    made[name] = job.envelope.event_id;
+    const work = await until(`what became of what is ${name}`, async () => {
+      const { work } = await call("GET", `/inbox/${made[name]}`);
+      const others = work.filter((each) => each.kind !== "job");
+      return others.length === 2 && others.every((each) => each.finished_at) && others;
+    });
+    for (const each of work) made[`${name}_${each.kind}`] = each.id;
+  }
+  return made;
 }
 
 /** Fills a server, and says what is where. */
@@ -121,6 +156,7 @@ export async function seed(base, key, receiverUrl) {
   await call("POST", `/jobs/${again.id}/effects`, { lease_token: again.lease_token, ...beginning });
   jobs.held = refund.id;
   made.jobs = jobs;
+  Object.assign(made, await conversations(call, receiverUrl, lease, end));
 
   await call("POST", "/event-types", { name: "order.created", description: "An order was placed.", versions: { "2026-11-15": { schema: { type: "object", required: ["id"], properties: { id: { type: "string" } } }, example: { id: "ord_1" }, change: "first" } } });
   made.webhook = await call("POST", "/webhooks", { url: `${receiverUrl}/in`, events: ["order.*"], description: "the shop's warehouse" });
@@ -135,6 +171,8 @@ export async function seed(base, key, receiverUrl) {
     const found = (await call("GET", "/dead-letters?kind=delivery")).data;
     return found.length >= 8 && found;
   });
+  // The broken webhook's circuit opens, which is something to raise an alert for.
+  await until("an alert", async () => (await call("GET", "/alerts")).data.some((alert) => alert.status === "firing"));
   made.dead = dead[0].id;
   made.published = dead[0].event_id;
   return made;
