@@ -9,7 +9,7 @@ use wakepost_domain::{Timestamp, WebhookId};
 use wakepost_store::{Result, StoreError, failpoint};
 
 use super::lease::{self, Stop};
-use super::{Finished, Said};
+use super::{Finished, Payload};
 use crate::context::Context;
 use crate::deliveries;
 use crate::outbound::{Delivered, Tried, deliver};
@@ -21,7 +21,7 @@ use crate::webhooks;
 const MARGIN: Duration = Duration::from_secs(20);
 
 /// Sends one delivery. `said`: what its event says, if that was read already.
-pub async fn run(context: &Arc<Context>, item: &Pushed, said: Option<Said>) -> Finished {
+pub async fn run(context: &Arc<Context>, item: &Pushed, said: Option<Payload>) -> Finished {
     let webhook = match webhook(context, item).await {
         Ok(Some(webhook)) => webhook,
         Ok(None) => return Finished::Declined { reason: "the webhook was deleted".to_owned() },
@@ -63,7 +63,7 @@ async fn send(
     context: &Arc<Context>,
     item: &Pushed,
     webhook: &Arc<Webhook>,
-    said: Option<Said>,
+    said: Option<Payload>,
 ) -> Result<Finished> {
     let (claimed, ..) = item;
     let Some(event) = claimed.event else {
@@ -72,7 +72,7 @@ async fn send(
     let said = match said {
         Some(said) => said,
         None => match context.store.contents(vec![event]).await?.pop() {
-            Some((_, record)) => Said::kept(record),
+            Some((_, record)) => Payload::kept(record),
             None => return Ok(Finished::failed("the event is not kept any more", false)),
         },
     };

@@ -38,7 +38,7 @@ use crate::webhooks;
 use crate::workers::settle::{decide, settle_decided};
 
 pub use places::{Place, Places};
-pub use said::{Found, Record, Said, bodies, find};
+pub use said::{Found, Payload, Record, bodies, find};
 
 /// How a run came out.
 #[derive(Debug)]
@@ -97,14 +97,14 @@ impl Finished {
 }
 
 /// Runs one item to its end, and records it. `said`: what its event says, if that was read already.
-pub async fn run(context: &Arc<Context>, item: Pushed, said: Option<Said>) {
+pub async fn run(context: &Arc<Context>, item: Pushed, said: Option<Payload>) {
     context.metrics.pushed_running.inc();
     let span = story::of_run(context, &item).await;
     run_to_its_end(context, item, said).instrument(span).await;
     context.metrics.pushed_running.dec();
 }
 
-async fn run_to_its_end(context: &Arc<Context>, item: Pushed, said: Option<Said>) {
+async fn run_to_its_end(context: &Arc<Context>, item: Pushed, said: Option<Payload>) {
     let (claimed, _, policy) = &item;
     let ticket = claimed.ticket;
     if policy.executor == Executor::Gateway {

@@ -16,7 +16,7 @@ use crate::queue::Pushed;
 
 /// What an event says.
 #[derive(Debug, Clone)]
-pub enum Said {
+pub enum Payload {
     /// As it was just published.
     Open(Bytes),
     /// As it is kept.
@@ -30,17 +30,17 @@ pub struct Record {
     opened: OnceLock<Bytes>,
 }
 
-impl Said {
+impl Payload {
     /// What is kept of an event.
-    pub fn kept(sealed: Sealed) -> Said {
-        Said::Kept(Arc::new(Record { sealed, opened: OnceLock::new() }))
+    pub fn kept(sealed: Sealed) -> Payload {
+        Payload::Kept(Arc::new(Record { sealed, opened: OnceLock::new() }))
     }
 
     /// The body, byte for byte as it was published.
     pub async fn open(&self, context: &Context, tenant: TenantId, event: EventId) -> Result<Bytes> {
         let record = match self {
-            Said::Open(body) => return Ok(body.clone()),
-            Said::Kept(record) => record,
+            Payload::Open(body) => return Ok(body.clone()),
+            Payload::Kept(record) => record,
         };
         if let Some(body) = record.opened.get() {
             return Ok(body.clone());
@@ -55,7 +55,7 @@ impl Said {
 #[derive(Debug, Default)]
 pub struct Found {
     /// By event; one that is not kept any more is missing.
-    pub said: HashMap<EventId, Said>,
+    pub said: HashMap<EventId, Payload>,
     /// Why others may be missing.
     pub failed: Option<StoreError>,
 }
@@ -68,7 +68,7 @@ pub async fn find(context: &Context, claimed: &[Pushed]) -> Found {
     let mut unknown = BTreeSet::new();
     for event in deliveries.filter_map(|item| item.0.event) {
         match context.fresh.take(event) {
-            Some(body) => drop(found.said.insert(event, Said::Open(body))),
+            Some(body) => drop(found.said.insert(event, Payload::Open(body))),
             None => drop(unknown.insert(event)),
         }
     }
@@ -79,7 +79,7 @@ pub async fn find(context: &Context, claimed: &[Pushed]) -> Found {
     match context.store.contents(unknown.into_iter().collect()).await {
         Ok(records) => {
             let records = records.into_iter();
-            found.said.extend(records.map(|(event, record)| (event, Said::kept(record))));
+            found.said.extend(records.map(|(event, record)| (event, Payload::kept(record))));
         }
         Err(error) => found.failed = Some(error),
     }
@@ -181,8 +181,11 @@ mod tests {
         assert_eq!(read.len(), 2);
         // A record of another event is no record of this one.
         let (one, other) = (claimed[0].0.event.unwrap(), claimed[1].0.event.unwrap());
-        let Said::Kept(record) = &find(&node, &claimed).await.said[&one] else { panic!("sealed") };
-        let wrong = Said::kept(record.sealed.clone()).open(&node, TenantId::DEFAULT, other).await;
+        let Payload::Kept(record) = &find(&node, &claimed).await.said[&one] else {
+            panic!("sealed")
+        };
+        let wrong =
+            Payload::kept(record.sealed.clone()).open(&node, TenantId::DEFAULT, other).await;
         assert!(matches!(wrong, Err(StoreError::Corrupt(_))));
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
 use crate::context::Context;
-use crate::executors::{self, Found, Said};
+use crate::executors::{self, Found, Payload};
 use crate::queue::{Pushed, Rule};
 use crate::telemetry::story;
 
@@ -66,7 +66,7 @@ async fn start_ready(
     Ok(any)
 }
 
-fn start_one(context: &Arc<Context>, tracker: &TaskTracker, item: Pushed, said: Option<Said>) {
+fn start_one(context: &Arc<Context>, tracker: &TaskTracker, item: Pushed, said: Option<Payload>) {
     // Between the plan and now a request may have taken the last place. The item is claimed, and is run.
     let lane = item.2.at_once.map(|_| item.1.id);
     let place = context.places.take(&item.2.executor, lane);
