@@ -4,10 +4,12 @@
 //! words than the parser's. `tests/replay.rs` runs all seeds, what fuzzing found (`corpus/`), and some thousands of
 //! random changes of both; `cargo xtask fuzz` lets libFuzzer look for more (`driver/`).
 
+mod answers;
 mod input;
 mod records;
 mod requests;
 mod settings;
+mod tokens;
 mod wire;
 
 /// One parser, or a few that read the same.
@@ -22,9 +24,12 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 15] = [
     Target { name: "requests", run: requests::run, seeds: requests::seeds },
     Target { name: "signatures", run: wire::signatures, seeds: wire::signature_seeds },
+    Target { name: "tokens", run: tokens::run, seeds: tokens::seeds },
+    Target { name: "answers", run: answers::run, seeds: answers::seeds },
+    Target { name: "peers", run: wire::peers, seeds: wire::peer_seeds },
     Target { name: "retry_after", run: wire::retry_after, seeds: wire::retry_after_seeds },
     Target { name: "addresses", run: wire::addresses, seeds: wire::address_seeds },
     Target { name: "cursors", run: wire::cursors, seeds: wire::cursor_seeds },

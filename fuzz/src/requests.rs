@@ -1,7 +1,9 @@
 //! What providers send: signatures and mappers of all of them.
 //!
-//! A provider's name, headers up to an empty line, and a body.
+//! A provider's name, headers up to an empty line, and a body; after a mark, what was fetched because of it. `generic` is
+//! all settings: they stand before its headers, as JSON on a line.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -18,8 +20,11 @@ const URL: &str = "https://hooks.example.com/in/src_1";
 const NOW: Timestamp = Timestamp::from_secs(1_700_000_000);
 const TOLERANCE: Duration = Duration::from_secs(300);
 const ID: &str = "01HF7YAT00";
+/// What stands between the body and what was fetched.
+const FETCHED: &[u8] = b"\n\x1e\n";
 
 /// A provider as a source has it.
+#[derive(Clone)]
 struct Known {
     provider: &'static dyn Provider,
     settings: Settings,
@@ -50,10 +55,29 @@ pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let name = input.text().unwrap_or_default();
     let Some(known) = KNOWN.iter().find(|known| known.provider.name() == name) else { return };
+    let known = match name {
+        "generic" => set(known, input.line()).map(Cow::Owned),
+        _ => Some(Cow::Borrowed(known)),
+    };
+    let Some(known) = known else { return };
     let headers = input.headers();
-    let body = input.rest();
-    foreign(known, &headers, body);
-    signed(known, headers, body);
+    let rest = input.rest();
+    let mark = rest.windows(FETCHED.len()).position(|part| part == FETCHED);
+    let (body, fetched) = match mark {
+        Some(at) => (&rest[..at], Some(&rest[at + FETCHED.len()..])),
+        None => (rest, None),
+    };
+    foreign(&known, &headers, body);
+    signed(&known, headers, body, fetched);
+}
+
+/// The same provider with these settings, if a source may have them.
+fn set(known: &Known, settings: &[u8]) -> Option<Known> {
+    let settings: Settings = serde_json::from_slice(settings).ok()?;
+    let keys = known.provider.sample_keys(&settings, &Counted);
+    let checked = known.provider.check_config(Some(&keys.verifies), &settings);
+    let missing = checked.ok()?;
+    missing.is_empty().then_some(Known { provider: known.provider, settings, keys })
 }
 
 /// As anybody could send it. The seeds are signed, so what is believed is one of them, changed where nothing is signed.
@@ -84,20 +108,20 @@ fn other_bytes_are_refused(known: &Known, request: &Request<'_>, check: &Check<'
     let body = [request.body, b"x"].concat();
     let other = Request { body: &body, ..*request };
     let provider = known.provider;
-    if provider.facts().signs_body && !provider.says_the_same(request, &other) {
+    if provider.facts_for(check.settings).signs_body && !provider.says_the_same(request, &other) {
         assert!(provider.verify(&other, check).is_err(), "believed without a signature");
     }
 }
 
 /// The same, signed as the provider would: what it tells of is read, and read the same again.
-fn signed(known: &Known, headers: HeaderMap, body: &[u8]) {
+fn signed(known: &Known, headers: HeaderMap, body: &[u8], fetched: Option<&[u8]>) {
     let Known { provider, settings, keys } = known;
     let mut request =
         SignedRequest { method: Method::POST, url: URL.to_owned(), headers, body: body.to_vec() };
     if provider.sign(&mut request, &keys.signs, settings, ID, NOW).is_err() {
         return;
     }
-    let request = request.as_request();
+    let request = Request { fetched, ..request.as_request() };
     let mapped = provider.map(&request, settings);
     assert_eq!(mapped, provider.map(&request, settings), "read twice, read the same");
     provider.signed_handshake(&request, settings);
@@ -113,23 +137,50 @@ fn signed(known: &Known, headers: HeaderMap, body: &[u8]) {
     }
 }
 
-/// The providers' samples, signed.
+/// The providers' samples, signed; each also with something fetched, where its provider fetches.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
-    for Known { provider, settings, keys } in KNOWN.iter() {
-        for sample in provider.samples() {
-            let mut request = sample.request(URL, ID, NOW);
-            provider
-                .sign(&mut request, &keys.signs, settings, ID, NOW)
-                .expect("a sample is signed");
-            let mut seed = format!("{}\n", provider.name()).into_bytes();
-            for (name, value) in &request.headers {
-                seed.extend([name.as_str().as_bytes(), b":", value.as_bytes(), b"\n"].concat());
-            }
-            seed.push(b'\n');
-            seed.extend(request.body);
-            seeds.push(seed);
+    for known in KNOWN.iter().filter(|known| known.provider.name() != "generic") {
+        seeds.extend(samples(known, ""));
+    }
+    let generic = KNOWN.iter().find(|known| known.provider.name() == "generic");
+    for settings in GENERIC {
+        let known = generic.and_then(|generic| set(generic, settings.as_bytes()));
+        seeds.extend(samples(&known.expect("settings that fit"), &format!("{settings}\n")));
+    }
+    seeds
+}
+
+/// Settings of all kinds.
+const GENERIC: [&str; 6] = [
+    r#"{"header":"X-Signature"}"#,
+    r#"{"header":"X-Sig","algorithm":"hmac-sha512","encoding":"base64","prefix":"v1=","separator":",","content":"{method}.{url}.{id}.{timestamp}.{body}","timestamp_header":"X-Time","timestamp_unit":"ms","id_header":"X-Id","type_header":"X-Type"}"#,
+    r#"{"header":"X-Sig","algorithm":"hmac-sha1","content":"{timestamp}:{body}","timestamp_pointer":"/sent_at","timestamp_unit":"rfc3339","id_pointer":"/id","type_pointer":"/type"}"#,
+    r#"{"header":"X-Sig","algorithm":"ed25519","encoding":"base64url"}"#,
+    r#"{"header":"X-Token","algorithm":"token","prefix":"Bearer "}"#,
+    r#"{"algorithm":"basic"}"#,
+];
+
+fn samples(known: &Known, settings: &str) -> Vec<Vec<u8>> {
+    let Known { provider, keys, .. } = known;
+    let mut seeds = Vec::new();
+    for sample in provider.samples() {
+        let mut request = sample.request(URL, ID, NOW);
+        if provider.sign(&mut request, &keys.signs, &known.settings, ID, NOW).is_err() {
+            continue;
         }
+        let mut seed = format!("{}\n{settings}", provider.name()).into_bytes();
+        for (name, value) in &request.headers {
+            seed.extend([name.as_str().as_bytes(), b":", value.as_bytes(), b"\n"].concat());
+        }
+        seed.push(b'\n');
+        seed.extend(&request.body);
+        let mapped = provider.map(&request.as_request(), &known.settings).unwrap_or_default();
+        if mapped.iter().any(|event| provider.announces(event).is_some()) {
+            let fetched = r#"{"id":"7","text":"words","html":"<p>words</p>","comment":{"id":"c"}}"#;
+            seeds.push([&seed, FETCHED, fetched.as_bytes()].concat());
+        }
+        seeds.push(seed);
     }
     seeds
 }

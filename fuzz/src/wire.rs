@@ -9,6 +9,7 @@ use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, SourceId, Timestamp, Ulid, WorkId, limits};
 use wakepost_server::api::PageQuery;
 use wakepost_server::chains;
+use wakepost_server::edge::peer;
 use wakepost_server::outbound::{AddressPolicy, Allow, Target, TargetHost, address, retry_after};
 
 use crate::input::{Input, lines};
@@ -110,6 +111,40 @@ pub fn address_seeds() -> Vec<Vec<u8>> {
         "10.0.0.0/8,fd00::/8",
     ];
     texts.map(|text| text.as_bytes().to_vec()).into()
+}
+
+/// Who a proxy says is calling: the connection's peer, the networks of our proxies, and headers.
+pub fn peers(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let (Some(peer), Some(networks)) = (input.text(), input.text()) else { return };
+    let Ok(peer) = peer.parse::<IpAddr>() else { return };
+    let trusted: Vec<_> = networks.split(',').filter_map(|part| part.parse().ok()).collect();
+    let headers = input.headers();
+    let sender = peer::address(peer, &headers, &trusted);
+    let is_ours = |address: IpAddr| trusted.iter().any(|network| network.contains(&address));
+    let peer = peer.to_canonical();
+    if sender == peer {
+        return;
+    }
+    assert!(is_ours(peer), "{sender} is believed to a stranger");
+    let values = headers.get_all("x-forwarded-for").into_iter();
+    let values: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
+    // From the right: whatever comes after the sender was written by proxies of ours.
+    let hops = values.join(",");
+    let hops = hops.rsplit(',').map(|hop| hop.trim().parse::<IpAddr>().map(|ip| ip.to_canonical()));
+    let mut known =
+        hops.take_while(|hop| hop.as_ref().is_ok_and(|hop| is_ours(*hop) || *hop == sender));
+    assert!(known.any(|hop| hop == Ok(sender)), "{sender} is nobody's word");
+}
+
+pub fn peer_seeds() -> Vec<Vec<u8>> {
+    let ours = "10.0.0.0/8,fd00::/8";
+    vec![
+        lines(["10.0.0.1", ours, "x-forwarded-for:6.6.6.6, 1.1.1.1, 10.0.0.2"]),
+        lines(["10.0.0.1", ours, "x-forwarded-for:1.1.1.1", "x-forwarded-for:::ffff:10.0.0.3"]),
+        lines(["fd00::1", ours, "x-forwarded-for:rubbish,2001:db8::7"]),
+        lines(["192.0.2.1", ours, "x-forwarded-for:1.1.1.1"]),
+    ]
 }
 
 /// The query of a list.

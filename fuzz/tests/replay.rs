@@ -24,19 +24,22 @@ const PIECES: [&[u8]; 14] = [
     "\u{202e}é".as_bytes(),
 ];
 
-/// What fuzzing found once.
+/// What fuzzing found. Each target has a folder of it: without one nothing would be replayed, and nobody would notice.
 fn corpus(target: &Target) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
-    let Ok(files) = std::fs::read_dir(folder) else { return Vec::new() };
+    let files = std::fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{} cannot be read: {error}", folder.display()));
     let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    assert!(!paths.is_empty(), "{} is empty", folder.display());
     paths.sort();
     paths.iter().map(|path| std::fs::read(path).expect("an input")).collect()
 }
 
 fn replay(name: &str) {
     let target = wakepost_fuzz::find(name).expect("a target");
-    let inputs = [(target.seeds)(), corpus(&target)].concat();
-    assert!(!inputs.is_empty(), "{name} has seeds");
+    let seeds = (target.seeds)();
+    assert!(!seeds.is_empty(), "{name} has seeds");
+    let inputs = [seeds, corpus(&target)].concat();
     for (number, input) in inputs.iter().enumerate() {
         (target.run)(input);
         let mut chance = Chance(0x9e37_79b9_7f4a_7c15 ^ (number as u64 + 1));
@@ -90,6 +93,9 @@ macro_rules! replays {
 replays!(
     requests,
     signatures,
+    tokens,
+    answers,
+    peers,
     retry_after,
     addresses,
     cursors,

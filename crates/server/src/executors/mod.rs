@@ -37,6 +37,7 @@ use crate::view;
 use crate::webhooks;
 use crate::workers::settle::{decide, settle_decided};
 
+pub use answer::Said;
 pub use places::{Place, Places};
 pub use said::{Found, Payload, Record, bodies, find};
 
@@ -44,7 +45,7 @@ pub use said::{Found, Payload, Record, bodies, find};
 #[derive(Debug)]
 pub(crate) enum Finished {
     /// It is done, with what the agent said.
-    Done(answer::Said),
+    Done(Said),
     /// It failed.
     Failed {
         /// What went wrong.
@@ -156,7 +157,7 @@ async fn run_agent(context: &Arc<Context>, item: &Pushed) {
 async fn finish(
     context: &Context,
     ticket: &Ticket,
-    said: answer::Said,
+    said: Said,
 ) -> Result<(Evidence, Option<NewWork>)> {
     let reply = match &said.reply {
         Some(text) => replies::last_word(context, ticket, text).await?,
