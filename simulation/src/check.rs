@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::Value;
 use wakepost_crash::shown::job_problems;
 use wakepost_crash::told::Problem;
@@ -59,12 +60,15 @@ async fn unfinished(desk: &Desk, hooks: &[Hook]) -> Vec<Value> {
 /// Checks everything that clients were told.
 pub async fn everything(desk: &Desk, hooks: &[Hook], receiver: &Receiver) {
     let mut problems = events(desk).await;
+    problems.extend(bodies(desk).await);
     problems.extend(jobs(desk).await);
+    problems.extend(desk.record.late_jobs());
     let published = desk.list("/events").await;
     problems.extend(desk.record.publication_problems(&published));
     for (path, id) in hooks {
         let rows = desk.list(&format!("/webhooks/{id}/deliveries")).await;
-        problems.extend(delivery_problems(path, &rows, &published, &receiver.seen()));
+        let faults = &desk.world.faults;
+        problems.extend(delivery_problems(path, &rows, &published, &receiver.seen(), faults));
     }
     let changed = receiver.seen().changed().to_vec();
     problems.extend(changed.into_iter().map(|place| ("O3", format!("{place} got other bytes"))));
@@ -96,6 +100,26 @@ async fn events(desk: &Desk) -> Vec<Problem> {
         }
     }
     problems.extend(rows.into_keys().map(|key| ("D1", format!("{key} is there, unsent"))));
+    problems
+}
+
+/// Every acknowledged event is kept byte for byte as it was sent (D1).
+async fn bodies(desk: &Desk) -> Vec<Problem> {
+    let mut sent: Vec<(String, Bytes)> = {
+        let inner = desk.told.lock();
+        let known = inner.events.values();
+        known.filter_map(|event| Some((event.ids.clone()?.0, event.body.clone()))).collect()
+    };
+    // They come from a hash map, and reading takes time.
+    sent.sort();
+    let mut problems = Vec::new();
+    for (id, sent) in sent {
+        match desk.raw(&format!("/inbox/{id}/raw")).await {
+            Some(kept) if kept == sent => {}
+            Some(_) => problems.push(("D1", format!("{id} is not what was sent"))),
+            None => problems.push(("D1", format!("{id} is acknowledged and cannot be read"))),
+        }
+    }
     problems
 }
 

@@ -1,10 +1,18 @@
 //! What goes wrong, and how often: each seed has a temper of its own.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::time::Duration;
 
 use wakepost_crash::chance::Chance;
-use wakepost_store::failpoint::Whim;
+use wakepost_store::failpoint::{Passing, Whim};
+
+use crate::time::Time;
+
+/// Places that every move of the store passes patiently: before its commit, and between the commit and the answer.
+const MOVES: [&str; 2] = ["store.busy", "store.after_commit"];
+/// How long the server may deal with what went wrong: its longest lease of its own, renewals and repeats.
+const AFTERMATH: Duration = Duration::from_secs(60);
 
 /// How often things happen, out of 10,000.
 #[derive(Debug, Clone, Copy)]
@@ -15,21 +23,26 @@ struct Temper {
     wake_lost: u64,
     answer_lost: u64,
     slow: u64,
+    /// How long any move of the store takes at most, before its commit and after it, in milliseconds.
+    drag_ms: u64,
 }
 
 /// What goes wrong.
 pub struct Faults {
+    time: Arc<Time>,
     chance: RefCell<Chance>,
     temper: Temper,
     is_on: Cell<bool>,
     is_crashed: Cell<bool>,
     /// How often something failed, waited or was lost.
     acted: Cell<u64>,
+    /// When anything did, or the server was gone; lost hints apart, which undo nothing.
+    moments: RefCell<Vec<Duration>>,
 }
 
 impl Faults {
     /// The faults of a seed; none until they are switched on.
-    pub fn new(seed: u64) -> Faults {
+    pub fn new(seed: u64, time: Arc<Time>) -> Faults {
         let mut chance = Chance::new(seed, 1);
         let mut often = |most: u64| if chance.percent(30) { 0 } else { chance.within(0, most) };
         let temper = Temper {
@@ -39,13 +52,16 @@ impl Faults {
             wake_lost: often(5000),
             answer_lost: often(500),
             slow: often(500),
+            drag_ms: often(40),
         };
         Faults {
+            time,
             chance: RefCell::new(chance),
             temper,
             is_on: Cell::new(false),
             is_crashed: Cell::new(false),
             acted: Cell::new(0),
+            moments: RefCell::default(),
         }
     }
 
@@ -64,9 +80,10 @@ impl Faults {
         self.acted.get()
     }
 
-    /// The server is gone.
-    pub fn crash(&self) {
-        self.is_crashed.set(true);
+    /// Whether nothing went wrong at this moment, and for so long after it that its traces are gone.
+    pub fn is_quiet_after(&self, moment: Duration) -> bool {
+        let aftermath = moment..=moment + AFTERMATH;
+        !self.moments.borrow().iter().any(|at| aftermath.contains(at))
     }
 
     /// Whether the server is gone.
@@ -74,13 +91,18 @@ impl Faults {
         self.is_crashed.get()
     }
 
-    /// It is started again.
+    /// The server is gone, by a crash or because its time was up, and will be started again.
     pub fn revive(&self) {
         self.is_crashed.set(false);
+        self.disturb();
     }
 
-    /// What happens at a place of the program.
-    pub fn at(&self, place: &'static str) -> Option<Whim> {
+    fn disturb(&self) {
+        self.moments.borrow_mut().push(self.time.passed());
+    }
+
+    /// What goes wrong at a place of the program.
+    pub fn at(&self, place: &'static str, passing: Passing) -> Option<Whim> {
         if self.is_crashed() {
             return Some(Whim::Crash);
         }
@@ -93,17 +115,29 @@ impl Faults {
             return self.count(happens(temper.wake_lost).then_some(Whim::Fail));
         }
         if happens(temper.crash) {
-            self.crash();
+            self.is_crashed.set(true);
+            self.disturb();
             return Some(Whim::Crash);
         }
         // A commit passes several places.
         let share = if place.starts_with("store.") || place.starts_with("sqlite.") { 4 } else { 1 };
         if happens(temper.fail / share) {
+            self.disturb();
             return self.count(Some(Whim::Fail));
         }
-        let waits = happens(temper.wait / share);
-        let time = waits.then(|| self.chance.borrow_mut().millis(1, 4000));
-        self.count(time.map(Whim::Wait))
+        if passing == Passing::AtOnce || !happens(temper.wait / share) {
+            return None;
+        }
+        self.disturb();
+        let time = self.chance.borrow_mut().millis(1, 4000);
+        self.count(Some(Whim::Wait(time)))
+    }
+
+    /// What a move of the store takes at this place, where nothing goes wrong.
+    pub fn drag(&self, place: &'static str) -> Option<Whim> {
+        let drags = self.are_on() && self.temper.drag_ms > 0 && MOVES.contains(&place);
+        let time = drags.then(|| self.chance.borrow_mut().millis(0, self.temper.drag_ms));
+        time.filter(|time| !time.is_zero()).map(Whim::Wait)
     }
 
     /// How long a request or an answer is on its way. Some are overtaken by others.

@@ -1,8 +1,8 @@
 //! The receivers of published events: an HTTP client that goes nowhere, and answers as its seed wants.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,22 +13,34 @@ use wakepost_server::outbound::{
     HttpClient, OutboundAnswer, OutboundRequest, SendError, SendErrorClass, Timings,
 };
 
+use crate::time::Time;
+
 /// A receiver's path, and an event.
 type Place = (String, String);
 
 /// What receivers saw.
 #[derive(Debug, Default)]
 pub struct Sightings {
-    bodies: BTreeMap<Place, Bytes>,
-    taken: BTreeMap<Place, u32>,
+    places: BTreeMap<Place, Seen>,
     requests: u64,
     changed: Vec<String>,
 }
 
+/// What a receiver saw of one event.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// What it says, as it came first.
+    pub body: Bytes,
+    /// When requests came.
+    pub came: Vec<Duration>,
+    /// When the server was told that it was taken. An answer that got lost on its way is not among these.
+    pub heard: Vec<Duration>,
+}
+
 impl Sightings {
-    /// Whether a receiver took an event.
-    pub fn taken(&self, hook: &str, event: &str) -> bool {
-        self.taken.contains_key(&(hook.to_owned(), event.to_owned()))
+    /// What a receiver saw of an event.
+    pub fn of(&self, hook: &str, event: &str) -> Option<&Seen> {
+        self.places.get(&(hook.to_owned(), event.to_owned()))
     }
 
     /// How many requests came.
@@ -41,12 +53,20 @@ impl Sightings {
         &self.changed
     }
 
-    fn came(&mut self, place: &Place, body: &Bytes) {
+    fn came(&mut self, place: &Place, body: &Bytes, at: Duration) {
         self.requests += 1;
-        let first = self.bodies.entry(place.clone()).or_insert_with(|| body.clone());
-        if first != body {
+        let seen = self.places.entry(place.clone()).or_default();
+        if seen.came.is_empty() {
+            seen.body = body.clone();
+        }
+        seen.came.push(at);
+        if seen.body != *body {
             self.changed.push(format!("{place:?}"));
         }
+    }
+
+    fn heard(&mut self, place: Place, at: Duration) {
+        self.places.entry(place).or_default().heard.push(at);
     }
 }
 
@@ -62,6 +82,7 @@ enum Mood {
 
 /// All receivers.
 pub struct Receiver {
+    time: Arc<Time>,
     chance: Mutex<Chance>,
     is_well: AtomicBool,
     seen: Mutex<Sightings>,
@@ -69,9 +90,9 @@ pub struct Receiver {
 
 impl Receiver {
     /// The receivers of a seed.
-    pub fn new(seed: u64) -> Receiver {
+    pub fn new(seed: u64, time: Arc<Time>) -> Receiver {
         let chance = Mutex::new(Chance::new(seed, 2));
-        Receiver { chance, is_well: AtomicBool::new(true), seen: Mutex::default() }
+        Receiver { time, chance, is_well: AtomicBool::new(true), seen: Mutex::default() }
     }
 
     /// From now on they are well, or moody.
@@ -110,24 +131,18 @@ impl HttpClient for Receiver {
         let event = request.headers.get("webhook-id").and_then(|id| id.to_str().ok());
         let place = (hook, event.unwrap_or_default().to_owned());
         let (mood, after) = self.mood();
-        self.seen().came(&place, &request.body);
-        let takes = || {
-            *self.seen().taken.entry(place.clone()).or_default() += 1;
-        };
+        self.seen().came(&place, &request.body, self.time.passed());
         tokio::time::sleep(after.min(request.timeout)).await;
         if after >= request.timeout {
             return Err(failed(SendErrorClass::Timeout));
         }
         match mood {
             Mood::Takes(status) => {
-                takes();
+                self.seen().heard(place, self.time.passed());
                 Ok(answer(status))
             }
             Mood::Refuses(status) => Ok(answer(status)),
-            Mood::TakesUnheard => {
-                takes();
-                Err(failed(SendErrorClass::Protocol))
-            }
+            Mood::TakesUnheard => Err(failed(SendErrorClass::Protocol)),
             Mood::Hangs => {
                 tokio::time::sleep(request.timeout - after).await;
                 Err(failed(SendErrorClass::Timeout))

@@ -2,12 +2,18 @@
 //! crashes, those about times and deliveries.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
+use wakepost_crash::exchange::Exchange;
 use wakepost_crash::told::{Problem, Told};
 
-use crate::receiver::Sightings;
+use crate::faults::Faults;
+use crate::receiver::{Seen, Sightings};
+
+/// How much later than its time a job may be given out to a worker who has been waiting since before, in milliseconds: a
+/// second (D5), and the way there and back.
+const LATE_MS_MAX: i64 = 1_020;
 
 /// The record.
 #[derive(Default)]
@@ -17,6 +23,10 @@ pub struct Record(RefCell<Inner>);
 struct Inner {
     /// Jobs that must not start before a time, in Unix milliseconds.
     run_at: BTreeMap<String, i64>,
+    /// When each of them was first given out, if that was its first attempt.
+    started: BTreeMap<String, i64>,
+    /// Lease calls while nothing went wrong: when they were sent and answered.
+    waits: Vec<(i64, i64)>,
     /// What was published, by its dedup key: the id that its publisher was told, if any.
     published: BTreeMap<String, Option<String>>,
 }
@@ -34,6 +44,32 @@ impl Record {
         if received < at {
             told.violation("D5", format!("{id} was given out {} ms early", at - received));
         }
+        if job["attempt"] == 1 {
+            self.0.borrow_mut().started.entry(id.to_owned()).or_insert(received);
+        }
+    }
+
+    /// A worker asked for jobs while nothing went wrong, and was answered.
+    pub fn waited(&self, exchange: &Exchange) {
+        self.0.borrow_mut().waits.push((exchange.sent, exchange.received));
+    }
+
+    /// Jobs that came too late (D5): a worker was waiting for one when its time came, and still was, empty-handed, when it
+    /// was over by too much.
+    pub fn late_jobs(&self) -> Vec<Problem> {
+        let inner = self.0.borrow();
+        let mut problems = Vec::new();
+        for (id, started) in &inner.started {
+            let at = inner.run_at[id];
+            let in_vain = |(sent, received): &&(i64, i64)| {
+                *sent <= at && *received > at + LATE_MS_MAX && received <= started
+            };
+            if let Some((_, received)) = inner.waits.iter().find(in_vain) {
+                let late = received - at;
+                problems.push(("D5", format!("{id} was not there {late} ms after its time")));
+            }
+        }
+        problems
     }
 
     /// A publisher is about to publish.
@@ -81,30 +117,133 @@ impl Record {
     }
 }
 
-/// What is wrong with a webhook's deliveries: each published event has one (O1), which ended (L7), and succeeded if its
-/// receiver took it, and only then (O4).
+/// What is wrong with a webhook's deliveries: each published event has one (O1), which ended (L7), and succeeded if the
+/// server heard that its receiver took it, and only then (O4).
 pub fn delivery_problems(
     hook: &str,
     rows: &[Value],
     events: &[Value],
     seen: &Sightings,
+    faults: &Faults,
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut left: BTreeSet<&str> = events.iter().filter_map(|event| event["id"].as_str()).collect();
+    let key = |event: &Value| Some((event["id"].as_str()?.to_owned(), event["dedup_key"].clone()));
+    let mut left: BTreeMap<String, Value> = events.iter().filter_map(key).collect();
     for row in rows {
         let event = row["event_id"].as_str().unwrap_or_default();
-        if !left.remove(event) {
+        let said = left.remove(event);
+        if said.is_none() {
             problems.push(("O1", format!("{event} has another delivery to {hook}")));
         }
-        let taken = seen.taken(hook, event);
-        match row["status"].as_str().unwrap_or_default() {
-            "succeeded" if !taken => {
-                problems.push(("O4", format!("{event} to {hook} succeeded, and nobody took it")));
-            }
-            "succeeded" | "dead_letter" | "cancelled" => {}
-            status => problems.push(("L7", format!("{event} to {hook} is {status}"))),
+        let status = row["status"].as_str().unwrap_or_default();
+        if !matches!(status, "succeeded" | "dead_letter" | "cancelled") {
+            problems.push(("L7", format!("{event} to {hook} is {status}")));
         }
+        let found = match seen.of(hook, event) {
+            Some(seen) => receipt_problems(seen, status, &said.unwrap_or_default(), faults),
+            None if status == "succeeded" => {
+                vec![("O4", "succeeded, and was never sent".to_owned())]
+            }
+            None => Vec::new(),
+        };
+        problems.extend(
+            found.into_iter().map(|(rule, what)| (rule, format!("{event} to {hook} {what}"))),
+        );
     }
-    problems.extend(left.into_iter().map(|event| ("O1", format!("{event} never went to {hook}"))));
+    problems.extend(left.into_keys().map(|event| ("O1", format!("{event} never went to {hook}"))));
     problems
+}
+
+/// What is wrong with what a receiver saw of an event, which ended so.
+fn receipt_problems(seen: &Seen, status: &str, key: &Value, faults: &Faults) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if status == "succeeded" && seen.heard.is_empty() {
+        problems.push(("O4", "succeeded, and nobody took it".to_owned()));
+    }
+    let body: Value = serde_json::from_slice(&seen.body).unwrap_or_default();
+    if body["data"]["object"]["key"] != *key {
+        problems.push(("O3", format!("is not what was published as {key}")));
+    }
+    // Where anything went wrong about then, the server may have lost what it heard, and has to send it again.
+    let Some(heard) = seen.heard.iter().find(|at| faults.is_quiet_after(**at)) else {
+        return problems;
+    };
+    if status != "succeeded" {
+        problems.push(("O4", format!("was taken, which the server heard, and is {status}")));
+    }
+    if let Some(again) = seen.came.iter().find(|came| *came > heard) {
+        let after = *again - *heard;
+        problems.push(("O2", format!("came again {after:?} after it was taken")));
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::time::Time;
+
+    fn rules(seen: &Seen, status: &str, disturbed: bool) -> Vec<&'static str> {
+        let faults = Faults::new(1, Arc::new(Time::default()));
+        if disturbed {
+            // At the very beginning, since no time passes here.
+            faults.revive();
+        }
+        let found = receipt_problems(seen, status, &json!("pub-1"), &faults);
+        found.into_iter().map(|(rule, _)| rule).collect()
+    }
+
+    fn seen(came: &[u64], heard: &[u64]) -> Seen {
+        let seconds = |all: &[u64]| all.iter().map(|s| Duration::from_secs(*s)).collect();
+        let body = br#"{"data":{"object":{"key":"pub-1"}}}"#.as_slice().into();
+        Seen { body, came: seconds(came), heard: seconds(heard) }
+    }
+
+    #[test]
+    fn what_the_server_heard_is_a_success_and_comes_no_more() {
+        assert_eq!(rules(&seen(&[0], &[0]), "succeeded", false), [""; 0]);
+        assert_eq!(rules(&seen(&[0], &[0]), "dead_letter", false), ["O4"]);
+        assert_eq!(rules(&seen(&[0, 5], &[0, 5]), "succeeded", false), ["O2"]);
+    }
+
+    #[test]
+    fn what_it_may_have_lost_may_come_again_and_fail() {
+        assert_eq!(rules(&seen(&[0, 5], &[0]), "dead_letter", true), [""; 0]);
+        // Only what was said then is in doubt.
+        assert_eq!(rules(&seen(&[0, 5, 9], &[0, 5]), "dead_letter", true), ["O4", "O2"]);
+    }
+
+    #[test]
+    fn what_nobody_took_is_no_success_and_other_words_are_noticed() {
+        assert_eq!(rules(&seen(&[0], &[]), "succeeded", false), ["O4"]);
+        let other = Seen {
+            body: br#"{"data":{"object":{"key":"pub-2"}}}"#.as_slice().into(),
+            ..seen(&[0], &[])
+        };
+        assert_eq!(rules(&other, "dead_letter", false), ["O3"]);
+    }
+
+    #[test]
+    fn a_job_for_which_a_worker_waited_in_vain_is_late() {
+        let late = |sent, received, started| {
+            let record = Record::default();
+            record.runs_at("job_1", 10_000);
+            record.leased(&Told::default(), &json!({"id": "job_1", "attempt": 1}), started);
+            let said = wakepost_crash::exchange::Said::Nothing;
+            record.waited(&Exchange { said, sent, received });
+            record.late_jobs().len()
+        };
+        assert_eq!(late(9_000, 10_300, 10_300), 0);
+        assert_eq!(late(9_000, 13_000, 13_000), 1);
+        assert_eq!(late(9_000, 13_000, 20_000), 1);
+        // Who came later, or went before, waited for nothing.
+        assert_eq!(late(10_001, 13_000, 13_000), 0);
+        assert_eq!(late(9_000, 10_900, 20_000), 0);
+        assert_eq!(late(9_000, 13_000, 10_100), 0);
+    }
 }

@@ -51,18 +51,19 @@ pub fn run(
     is_shown: bool,
     directory: &Path,
 ) -> anyhow::Result<Outcome> {
-    let faults = Rc::new(Faults::new(seed));
     let (time, trace) = (Arc::new(Time::default()), Rc::new(Trace::new(is_shown)));
+    let faults = Rc::new(Faults::new(seed, time.clone()));
     let world = Rc::new(World::new(time.clone(), faults.clone(), trace.clone()));
     let at_places = world.clone();
-    failpoint::choose(move |place| {
-        let whim = at_places.faults.at(place);
-        if let Some(whim) = whim {
-            at_places.note(format_args!("  {place}: {whim:?}"));
+    failpoint::choose(move |place, passing| {
+        let whim = at_places.faults.at(place, passing);
+        match whim {
+            Some(whim) => at_places.note(format_args!("  {place}: {whim:?}")),
+            None => return at_places.faults.drag(place),
         }
         whim
     });
-    let receiver = Arc::new(Receiver::new(seed));
+    let receiver = Arc::new(Receiver::new(seed, time.clone()));
     let making = Making {
         directory: directory.to_owned(),
         time,

@@ -56,6 +56,7 @@ pub async fn tell(desk: Desk, cast: Cast) {
     while desk.is_busy() {
         desk.sleep(Duration::from_secs(1)).await;
     }
+    maker::in_time(&desk, &mut chance).await;
     check::drain(&desk, &hooks).await;
     check::everything(&desk, &hooks, &cast.receiver).await;
 }

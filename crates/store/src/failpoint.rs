@@ -59,7 +59,7 @@ pub const PLACES: &[&str] = &[
 #[inline]
 pub fn pass(place: &'static str) -> Result<()> {
     #[cfg(debug_assertions)]
-    return match active::reach(place) {
+    return match active::reach(place, Passing::AtOnce) {
         Some(action) => action.block(place),
         None => Ok(()),
     };
@@ -74,7 +74,7 @@ pub fn pass(place: &'static str) -> Result<()> {
 #[inline]
 pub async fn pass_async(place: &'static str) -> Result<()> {
     #[cfg(debug_assertions)]
-    return match active::reach(place) {
+    return match active::reach(place, Passing::Patiently) {
         Some(action) => action.wait(place).await,
         None => Ok(()),
     };
@@ -85,6 +85,15 @@ pub async fn pass_async(place: &'static str) -> Result<()> {
     }
 }
 
+/// How a place is passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passing {
+    /// On a thread that does nothing else meanwhile. In a simulation that is its only one, so nothing can wait here.
+    AtOnce,
+    /// Where waiting keeps no thread.
+    Patiently,
+}
+
 /// What a simulation wants to happen at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whim {
@@ -92,13 +101,13 @@ pub enum Whim {
     Crash,
     /// It fails.
     Fail,
-    /// It waits, where waiting keeps no thread.
+    /// It waits. Only where it is passed patiently: elsewhere no time could go by.
     Wait(std::time::Duration),
 }
 
 /// Asks this from now on, on this thread and whenever a place is reached, in place of what the process was told.
 /// A release build asks nobody.
-pub fn choose(chooser: impl FnMut(&'static str) -> Option<Whim> + 'static) {
+pub fn choose(chooser: impl FnMut(&'static str, Passing) -> Option<Whim> + 'static) {
     #[cfg(debug_assertions)]
     active::choose(Box::new(chooser));
     #[cfg(not(debug_assertions))]
@@ -147,7 +156,7 @@ mod active {
 
     use parking_lot::Mutex;
 
-    use super::{PLACES, Whim};
+    use super::{PLACES, Passing, Whim};
     use crate::error::{Result, StoreError};
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,7 +168,7 @@ mod active {
         Chosen(Whim),
     }
 
-    type Chooser = Box<dyn FnMut(&'static str) -> Option<Whim>>;
+    type Chooser = Box<dyn FnMut(&'static str, Passing) -> Option<Whim>>;
 
     thread_local! {
         static CHOOSER: RefCell<Option<Chooser>> = const { RefCell::new(None) };
@@ -220,12 +229,14 @@ mod active {
     }
 
     /// What to do at a place that was reached now.
-    pub fn reach(place: &'static str) -> Option<Action> {
+    pub fn reach(place: &'static str, passing: Passing) -> Option<Action> {
         debug_assert!(PLACES.contains(&place), "{place} is not in the list");
         let chosen = |chooser: &RefCell<Option<Chooser>>| {
-            chooser.borrow_mut().as_mut().map(|chooser| chooser(place))
+            chooser.borrow_mut().as_mut().map(|chooser| chooser(place, passing))
         };
         if let Some(chosen) = CHOOSER.with(chosen) {
+            let waits = matches!(chosen, Some(Whim::Wait(_)));
+            debug_assert!(!waits || passing == Passing::Patiently, "{place} cannot wait");
             return chosen.map(Action::Chosen);
         }
         let mut points = POINTS.lock();
@@ -287,13 +298,50 @@ mod active {
         #[test]
         fn what_a_simulation_chooses_happens_on_its_thread_only() {
             std::thread::spawn(|| {
-                choose(Box::new(|place| (place == "store.busy").then_some(Whim::Fail)));
+                choose(Box::new(|place, _| (place == "store.busy").then_some(Whim::Fail)));
                 assert!(super::super::pass("store.busy").is_err());
                 assert!(super::super::pass("store.after_commit").is_ok());
             })
             .join()
             .unwrap();
             assert!(super::super::pass("store.busy").is_ok());
+        }
+
+        #[test]
+        fn a_simulation_hears_where_waiting_would_keep_its_thread() {
+            std::thread::spawn(|| {
+                let heard = std::rc::Rc::<RefCell<Vec<Passing>>>::default();
+                let hears = heard.clone();
+                choose(Box::new(move |_, passing| {
+                    hears.borrow_mut().push(passing);
+                    None
+                }));
+                super::super::pass("store.busy").unwrap();
+                let passing = super::super::pass_async("store.busy");
+                futures_util::FutureExt::now_or_never(passing).unwrap().unwrap();
+                assert_eq!(*heard.borrow(), [Passing::AtOnce, Passing::Patiently]);
+            })
+            .join()
+            .unwrap();
+        }
+
+        #[test]
+        fn the_documentation_lists_every_place_and_no_other() {
+            let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(file.join("../../docs/crash-testing.md")).unwrap();
+            let table = text.split("\n| place |").nth(1).unwrap().split("\n\n").next().unwrap();
+            let cells =
+                table.lines().filter_map(|row| row.strip_prefix("| `")?.split(" | ").next());
+            let mut listed: Vec<&str> =
+                cells.flat_map(|cell| cell.trim_end_matches('`').split("`, `")).collect();
+            let mut places = PLACES.to_vec();
+            listed.sort_unstable();
+            places.sort_unstable();
+            assert_eq!(listed, places);
+        }
+
+        fn reach(place: &'static str) -> Option<Action> {
+            super::reach(place, Passing::AtOnce)
         }
 
         fn set(text: &str) {

@@ -11,6 +11,8 @@ use super::{Desk, Phase};
 /// Jobs of one maker.
 const JOBS_MAX: u64 = 20;
 const LINES: u64 = 3;
+/// Jobs for later that are made once faults have stopped.
+const LAST: u64 = 4;
 /// How often a job without an answer is asked for again before the maker gives its line up.
 const TRIES_MAX: u32 = 10;
 
@@ -34,6 +36,13 @@ pub async fn run(desk: Desk, mut chance: Chance, number: u64) {
         if !known {
             given_up.push(line);
         }
+    }
+}
+
+/// Makes jobs for later while nothing goes wrong any more, so that some must come in time.
+pub async fn in_time(desk: &Desk, chance: &mut Chance) {
+    for made in 1..=LAST {
+        later(desk, chance, &format!("last-{made}")).await;
     }
 }
 

@@ -12,7 +12,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use axum::body::Body;
-use http::{HeaderMap, Method, Request, header};
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode, header};
 use serde_json::Value;
 use wakepost_crash::chance::Chance;
 use wakepost_crash::exchange::{Exchange, Said};
@@ -25,6 +26,9 @@ use crate::world::{Sleep, World};
 /// How often something is read while nobody answers, and the pauses in between.
 const READ_TRIES: u32 = 100;
 const READ_PAUSE: Duration = Duration::from_secs(1);
+
+/// What went wrong before faults stopped is over by so much later.
+const SETTLING: Duration = Duration::from_secs(20);
 
 /// What the clients do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +49,8 @@ pub struct Desk {
     /// What publishers and makers of jobs were told, and what receivers saw.
     pub record: Rc<Record>,
     phase: Rc<Cell<Phase>>,
+    /// When faults stopped.
+    calm_since: Rc<Cell<Option<Duration>>>,
     /// Senders and their kind who have not gone home yet.
     busy: Rc<Cell<usize>>,
 }
@@ -53,7 +59,8 @@ impl Desk {
     /// A desk in a world.
     pub fn new(world: Rc<World>) -> Desk {
         let phase = Rc::new(Cell::new(Phase::Load));
-        Desk { world, told: Rc::default(), record: Rc::default(), phase, busy: Rc::default() }
+        let (told, record, calm_since, busy) = Default::default();
+        Desk { world, told, record, phase, calm_since, busy }
     }
 
     /// What the clients do now.
@@ -66,6 +73,13 @@ impl Desk {
         self.world.note(format_args!("faults stop"));
         self.world.faults.switch(false);
         self.phase.set(Phase::Calm);
+        self.calm_since.set(Some(self.world.time.passed()));
+    }
+
+    /// Whether nothing goes wrong, and nothing did just now.
+    pub fn is_calm(&self) -> bool {
+        let passed = self.world.time.passed();
+        self.calm_since.get().is_some_and(|since| passed >= since + SETTLING)
     }
 
     /// A client that the check waits for.
@@ -123,6 +137,22 @@ impl Desk {
                 Said::Yes(_, shown) => return Some(shown),
                 Said::No(..) => return None,
                 Said::Nothing => self.sleep(READ_PAUSE).await,
+            }
+        }
+        self.told.violation("start", format!("{path} cannot be read"));
+        None
+    }
+
+    /// Reads the bytes of something once faults have stopped; `None` if it is not there.
+    pub async fn raw(&self, path: &str) -> Option<Bytes> {
+        for _ in 0..READ_TRIES {
+            let request = Request::get(format!("/api/v1{path}"))
+                .header(header::AUTHORIZATION, format!("Bearer {ADMIN_KEY}"));
+            let request = request.body(Body::empty()).expect("a request of plain parts");
+            match self.world.call(request).await {
+                Some((status, body)) if status.is_success() => return Some(body),
+                Some((status, _)) if status != StatusCode::SERVICE_UNAVAILABLE => return None,
+                _ => self.sleep(READ_PAUSE).await,
             }
         }
         self.told.violation("start", format!("{path} cannot be read"));

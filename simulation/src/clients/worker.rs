@@ -48,9 +48,13 @@ async fn lease(desk: &Desk, chance: &mut Chance, name: &str) -> Vec<Run> {
     let (max, lease_s) = (chance.within(1, 4), chance.within(5, 30));
     let wait_s = chance.within(0, 5);
     let body = json!({"worker": name, "max": max, "wait_s": wait_s, "lease_s": lease_s});
+    let is_calm = desk.is_calm();
     let exchange = desk.post("/jobs/lease", &body).await;
     match &exchange.said {
         Said::Yes(_, answer) => {
+            if is_calm {
+                desk.record.waited(&exchange);
+            }
             let jobs = answer["jobs"].as_array().into_iter().flatten();
             let run = |job: &Value| {
                 desk.record.leased(&desk.told, job, exchange.received);
