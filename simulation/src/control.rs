@@ -15,9 +15,23 @@ pub enum Control {
     Order,
     /// A job that is to run again is put off for ever
     Wake,
+    /// What is to run later runs five seconds too late
+    Late,
 }
 
 impl Control {
+    /// The rules that must notice it.
+    pub fn rules(self) -> &'static [&'static str] {
+        match self {
+            Control::Dedup => &["U1"],
+            Control::Fencing => &["L1", "E2"],
+            Control::Rescue => &["L7"],
+            Control::Order => &["L9"],
+            Control::Wake => &["L5", "L7"],
+            Control::Late => &["D5"],
+        }
+    }
+
     /// How it is broken.
     pub fn sql(self) -> &'static str {
         match self {
@@ -55,6 +69,35 @@ impl Control {
                    UPDATE work SET run_at = run_at + 31536000000 WHERE tenant = NEW.tenant AND id = NEW.id;
                  END;"
             }
+            Control::Late => {
+                "CREATE TRIGGER control_late AFTER INSERT ON work WHEN NEW.state = 1
+                 BEGIN
+                   UPDATE work SET run_at = run_at + 5000 WHERE tenant = NEW.tenant AND id = NEW.id;
+                 END;"
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_lists_each_control_with_the_rules_that_notice_it() {
+        let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/simulation.md");
+        let text = std::fs::read_to_string(file).unwrap();
+        let rows = text.split("\n## Controls\n").nth(1).unwrap().lines();
+        let listed: Vec<String> = rows
+            .filter_map(|row| row.strip_prefix("| `")?.strip_suffix(" |"))
+            .map(|row| {
+                format!("{}: {}", row.split('`').next().unwrap(), row.rsplit(" | ").next().unwrap())
+            })
+            .collect();
+        let known = Control::value_variants().iter().map(|control| {
+            let name = control.to_possible_value().unwrap();
+            format!("{}: {}", name.get_name(), control.rules().join(", "))
+        });
+        assert_eq!(listed, known.collect::<Vec<_>>());
     }
 }

@@ -1,5 +1,6 @@
 //! Many seeds: each in a process of its own, since what a process has done before must not matter.
 
+use std::collections::BTreeSet;
 use std::process::{Command, ExitCode, Output};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
+use crate::control::Control;
 use crate::options::Common;
 
 /// What a process says in its last line when nothing was wrong.
@@ -60,8 +62,10 @@ pub fn run(from: u64, seeds: u64, twice: bool, common: Common) -> anyhow::Result
     if let Some((seed, _)) = sums.failed.first() {
         println!("again: cargo xtask simulate --seed {seed} --trace");
     }
-    // A control must be noticed by some seed at least.
-    let good = sums.failed.is_empty() == common.control.is_none();
+    let good = match common.control {
+        None => sums.failed.is_empty(),
+        Some(control) => sums.has_noticed(control),
+    };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -101,7 +105,35 @@ fn command(seed: u64, common: Common) -> anyhow::Result<Command> {
     Ok(command)
 }
 
+/// The rules that a seed saw broken; none if it did not come to its end, or went two ways.
+fn broken(what: &str) -> Option<BTreeSet<&str>> {
+    let (said, _) = what.split_once(&format!("\n{OUTCOME}"))?;
+    let rules = said.lines().filter_map(|line| Some(line.split_once(": ")?.0));
+    let rules: BTreeSet<_> = rules.filter(|rule| !rule.contains(' ')).collect();
+    (!rules.is_empty()).then_some(rules)
+}
+
 impl Sums {
+    /// Whether a promise broken on purpose was noticed by the rules that are there for it. That some seed failed is not
+    /// enough: it may have failed for another reason.
+    fn has_noticed(&self, control: Control) -> bool {
+        let mut missing: BTreeSet<&str> = control.rules().iter().copied().collect();
+        let mut all_ended = true;
+        for (seed, what) in &self.failed {
+            match broken(what) {
+                Some(rules) => missing.retain(|rule| !rules.contains(rule)),
+                None => {
+                    println!("seed {seed} did not come to its end");
+                    all_ended = false;
+                }
+            }
+        }
+        if !missing.is_empty() {
+            println!("the broken promise was not noticed by {missing:?}");
+        }
+        missing.is_empty() && all_ended
+    }
+
     fn add(&mut self, seed: u64, ran: Result<String, String>) {
         self.seeds += 1;
         match ran {
@@ -123,5 +155,33 @@ impl std::fmt::Display for Sums {
             "events {events}, jobs {jobs}, leases {leases}, requests to receivers {requests}, crashes {crashes}, other \
              faults {faults}, simulated hours {hours}, bad seeds {failed}"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noticed(whats: &[&str]) -> bool {
+        let failed = whats.iter().map(|what| (1, (*what).to_owned())).collect();
+        Sums { failed, ..Sums::default() }.has_noticed(Control::Fencing)
+    }
+
+    #[test]
+    fn a_control_is_noticed_by_its_own_rules_only() {
+        let both = "E2: job_1 did charge 2 times\nL1: two leases\noutcome 01 2 3\nexit status: 1";
+        assert!(noticed(&[both]));
+        let one = "E2: 3 more\noutcome 01 2 3\nexit status: 1";
+        assert!(!noticed(&[one]));
+        assert!(noticed(&[one, "L1: two leases\noutcome 01 2 3\nexit status: 1"]));
+        let others = "U1: job_1 is there 2 times\noutcome 01 2 3\nL1: in the log\nE2: there";
+        assert!(!noticed(&[others]));
+    }
+
+    #[test]
+    fn a_seed_that_breaks_off_notices_nothing() {
+        assert!(!noticed(&["L1: a\nE2: b\nthread panicked\nexit status: 101"]));
+        assert!(!noticed(&["the same seed went two ways:\n01 2\n02 2"]));
+        assert!(!noticed(&[]));
     }
 }
