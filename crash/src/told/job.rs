@@ -72,8 +72,12 @@ impl JobTold {
         problems
     }
 
-    /// What a run is handed is the last state that was saved, or one whose saving got no answer.
-    pub(super) fn checkpoint_problem(&self, handed: &Value) -> Option<Problem> {
+    /// What a run is handed is the last state that was saved, or one whose saving got no answer. Of a run whose answer was
+    /// overtaken by that of a later one nothing follows: what is known now was saved since.
+    pub(super) fn checkpoint_problem(&self, fence: i64, handed: &Value) -> Option<Problem> {
+        if self.leases.iter().any(|lease| lease.fence > fence) {
+            return None;
+        }
         let handed = handed["step"].as_u64();
         let possible = handed == self.checkpoint
             || handed.is_some_and(|state| self.checkpoints_unknown.contains(&state));
