@@ -3,7 +3,7 @@
 
 use http::{HeaderMap, Method};
 use serde_json::json;
-use wakepost_tests::{Answer, Database, Gateway, Http, on_both};
+use wakepost_tests::{Answer, Api, Database, Gateway, Http, Receiver, Reply, on_both, until};
 
 on_both!(
     pages_need_a_session_and_a_session_ends_with_its_key,
@@ -16,6 +16,10 @@ on_both!(
     a_form_changes_no_setting_that_was_left_as_it_is,
     a_tenant_can_be_changed_though_the_server_keeps_less_than_it_was_given,
     a_form_undoes_nothing_that_others_changed_while_it_was_open,
+    a_command_to_copy_is_about_the_tenant_that_is_looked_at,
+    approvals_go_on_on_further_pages,
+    all_work_has_a_page_that_lists_and_the_search_lead_to,
+    what_ends_deliveries_says_how_many,
 );
 
 const PAGES: [&str; 15] = [
@@ -363,4 +367,131 @@ async fn a_path_that_leads_nowhere_is_a_page_for_those_who_signed_in(database: D
     for answer in answers {
         assert_eq!(answer.text("request_id"), answer.header("x-request-id"));
     }
+}
+
+async fn a_command_to_copy_is_about_the_tenant_that_is_looked_at(database: Database) {
+    let gateway = Gateway::start(database).await;
+    gateway.admin().tenant("acme").await;
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    for path in [
+        "/",
+        "/inbox",
+        "/jobs",
+        "/approvals",
+        "/dead-letters",
+        "/sources",
+        "/webhooks",
+        "/event-types",
+        "/events",
+    ] {
+        for (path, named) in [(path.to_owned(), false), (format!("{path}?tenant=acme"), true)] {
+            let page = reader.page(&path).await;
+            let copied = page.split("data-copy=\"").skip(1);
+            let copied: Vec<&str> =
+                copied.map(|rest| rest.split('"').next().expect("its end")).collect();
+            assert!(!copied.is_empty(), "{path} has a command to copy");
+            for command in copied {
+                let names = command.contains("--tenant acme") || command.contains("?tenant=acme");
+                assert_eq!(names, named, "{path}: {command}");
+            }
+        }
+    }
+}
+
+async fn approvals_go_on_on_further_pages(database: Database) {
+    const ASKED: usize = 27;
+    let gateway = Gateway::start(database).await;
+    let worker = gateway.worker("w");
+    for number in 0..ASKED {
+        let job = json!({"kind": "ask", "input": {}, "mode": "draft"});
+        gateway.admin().post("/jobs", job).await.is(201);
+        let effect = json!({"key": format!("mail:{number}"), "description": "send it"});
+        let asked = worker.wait().await.post("effects", effect).await.is(200);
+        assert_eq!(asked.text("decision"), "needs_approval");
+    }
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    let first = reader.page("/approvals").await;
+    let rest = first.split("href=\"/approvals?cursor=").nth(1).expect("a way on");
+    let cursor = rest.split('"').next().expect("its end");
+    let second = reader.page(&format!("/approvals?cursor={cursor}")).await;
+    assert!(!second.contains("Load more"));
+    let shown = |number: usize| format!("<code>mail:{number}</code>");
+    for number in 0..ASKED {
+        let times = [&first, &second].iter().filter(|page| page.contains(&shown(number))).count();
+        assert_eq!(times, 1, "{number}");
+    }
+}
+
+/// A job that failed for good, and the callback that told nobody of it.
+async fn dead_job_and_callback(gateway: &Gateway, api: &Api) -> (String, String) {
+    let receiver = Receiver::start(|_| Reply::new(410, "nobody is here")).await;
+    let fields = json!({"callback_url": receiver.url("/gone"), "max_attempts": 1});
+    let source = api.source_with("stripe", fields).await;
+    let job = gateway.send(&source, &source.event("e-1")).await.is(202).text("job_id");
+    let lease = gateway.worker("w").wait().await;
+    lease.post("fail", json!({"error": "no", "retryable": false})).await.is(200);
+    let callback = until("the dead callback", || async {
+        let dead = api.get("/dead-letters?kind=callback").await.is(200).json();
+        Some(dead["data"].as_array()?.first()?["id"].as_str()?.to_owned())
+    });
+    (job, callback.await)
+}
+
+async fn all_work_has_a_page_that_lists_and_the_search_lead_to(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let (job, callback) = dead_job_and_callback(&gateway, &api).await;
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    let list = reader.page("/dead-letters").await;
+    for id in [&job, &callback] {
+        assert!(list.contains(&format!("href=\"/jobs/{id}\"")), "{id}");
+        assert!(reader.page(&format!("/jobs/{id}")).await.contains("Given up."), "{id}");
+    }
+    let replay = json!({"filter": {"kind": "callback"}, "note": "again"});
+    let begun = api.post("/dead-letters/replay", replay).await.is(202).text("operation_id");
+    until("the operation", || async {
+        let page = reader.page(&format!("/operations/{begun}")).await;
+        page.contains("Through.").then_some(())
+    })
+    .await;
+    let run = api.show_job(&job).await["runs"][0]["id"].as_str().expect("a run").to_owned();
+    for (looked_for, page) in [
+        (&job, format!("/jobs/{job}")),
+        (&callback, format!("/jobs/{callback}")),
+        (&run, format!("/jobs/{job}")),
+        (&begun, format!("/operations/{begun}")),
+    ] {
+        let answer = reader.open(&format!("/search?q={looked_for}")).await.is(303);
+        assert_eq!(answer.header("location"), page, "{looked_for}");
+    }
+    reader.open("/search?q=run_01ARZ3NDEKTSV4RRFFQ69G5FAV").await.is(404);
+    let trail = reader.page("/audit").await;
+    assert!(trail.contains(&format!("href=\"/operations/{begun}\"")), "what was done is a link");
+}
+
+async fn what_ends_deliveries_says_how_many(database: Database) {
+    let setup = Gateway::setup(database).setting("WAKEPOST_ALLOW_HTTP", "true");
+    let gateway = setup.setting("WAKEPOST_ALLOW_PRIVATE", "true").start().await;
+    let api = gateway.admin();
+    let receiver = Receiver::start(|_| Reply::new(200, "")).await;
+    let fields = json!({"url": receiver.url("/in"), "events": ["order.*"]});
+    let webhook = api.post("/webhooks", fields).await.is(201).text("id");
+    api.post(&format!("/webhooks/{webhook}/pause"), json!({})).await.is(200);
+    for number in 0..2 {
+        api.post("/events", json!({"type": "order.created", "data": {"n": number}})).await.is(202);
+    }
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    let page = format!("/webhooks/{webhook}");
+    let shown = until("both deliveries", || async {
+        let shown = reader.page(&page).await;
+        shown.contains("Cancelled with it: 2 deliveries that wait.").then_some(shown)
+    })
+    .await;
+    assert!(shown.contains("It has 0 dead letters in all."));
+    api.post(&format!("/webhooks/{webhook}/resume"), json!({})).await.is(200);
+    until("that none waits", || async {
+        let shown = reader.page(&page).await;
+        shown.contains("Given up, as dead letters: 0 deliveries that wait.").then_some(())
+    })
+    .await;
 }
