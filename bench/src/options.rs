@@ -183,6 +183,9 @@ pub struct Options {
     /// Two rounds of very short windows: shows that everything runs, in under a minute
     #[arg(long, global = true)]
     pub short: bool,
+    /// Leave other queues out: nothing is installed for them
+    #[arg(long, global = true)]
+    pub no_peers: bool,
     /// Wait for a quiet machine, and run spoilt rounds again, for at most this many minutes in all
     #[arg(long, global = true, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=600))]
     pub patience: u64,

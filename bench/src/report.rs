@@ -31,6 +31,10 @@ impl Section {
     pub fn new(title: &'static str) -> Section {
         Section { title, ..Section::default() }
     }
+
+    fn is_filled(&self) -> bool {
+        !self.figures.is_empty() || !self.curves.is_empty()
+    }
 }
 
 /// Prints what was found.
@@ -39,7 +43,7 @@ pub fn print(bench: &Bench, sections: &[Section]) {
         "other processes took {:.0} % of the machine in the median window",
         bench.quiet.others().median * 100.0
     );
-    for section in sections {
+    for section in sections.iter().filter(|section| section.is_filled()) {
         if sections.len() > 1 {
             println!("\n{}", section.title);
         }
@@ -126,10 +130,7 @@ fn head(bench: &Bench) -> anyhow::Result<String> {
 /// Every section with its pictures and tables.
 fn tables(sections: &[Section]) -> anyhow::Result<String> {
     let mut text = String::new();
-    for section in sections {
-        if section.figures.is_empty() && section.curves.is_empty() {
-            continue;
-        }
+    for section in sections.iter().filter(|section| section.is_filled()) {
         writeln!(text, "\n### {}", section.title)?;
         for picture in plot::pictures(section) {
             writeln!(text, "\n{picture}")?;

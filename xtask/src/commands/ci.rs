@@ -9,6 +9,7 @@ use xtask::packages::{self, Need};
 use xtask::process::{self, cargo, cargo_has};
 
 use super::addresses::Addresses;
+use super::bench::Bench;
 use super::browser::Browser;
 use super::crash::Crash;
 use super::deploy_check::DeployCheck;
@@ -36,7 +37,7 @@ struct Step {
     run: fn() -> anyhow::Result<()>,
 }
 
-/// The list of steps. Commands that would take longer have a short form here; that of crashes uses the
+/// The list of steps. Commands that would take longer have a short form here; those of crashes and benchmarks use the
 /// debug build that the tests have just used.
 const STEPS: &[Step] = &[
     Step { name: "format", run: format },
@@ -53,6 +54,7 @@ const STEPS: &[Step] = &[
     Step { name: "addresses", run: Addresses::short },
     Step { name: "our SDKs", run: own_sdks::test },
     Step { name: "dashboard", run: Browser::check },
+    Step { name: "benchmarks", run: Bench::short },
     Step { name: "simulation", run: Simulate::short },
     Step { name: "crashes", run: Crash::short },
     Step { name: "replay storm", run: Storm::short },

@@ -124,6 +124,10 @@ impl Peer {
     /// left out, and the report says why.
     pub async fn all(bench: &Bench, queues: &[Queue]) -> Vec<Peer> {
         let mut peers = Vec::new();
+        if bench.options.no_peers {
+            bench.leave_out("other queues: --no-peers".to_owned());
+            return peers;
+        }
         for queue in queues {
             match Peer::ready(bench, *queue).await {
                 Ok(peer) => peers.push(peer),
