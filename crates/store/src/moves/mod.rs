@@ -55,11 +55,11 @@ pub use registration::{Registrations, Renewal, SourceState};
 pub use schedules::{Firing, Schedule, Schedules};
 pub(crate) use series::summed;
 pub use series::{InMinute, Series, Standing};
-pub(crate) use settings::after_prefix;
 pub use settings::{
     AuditEntry, AuditFilter, AuditRow, Idempotency, KeyRecord, Once, Replayed, Settings,
     SourceRecord,
 };
+pub(crate) use settings::{after_prefix, lane_hash};
 pub use stats::{LiveCount, LiveCounts, Stats};
 pub use upkeep::{DueLane, Expired, OwnWalk, PruneBefore, Pruned, StatCount, Upkeep, Walked};
 pub(crate) use upkeep::{Found, OWN_LOOK, OWN_STEP};

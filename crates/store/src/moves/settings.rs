@@ -97,6 +97,12 @@ pub(crate) fn after_prefix(prefix: &str) -> String {
     format!("{prefix}{}", char::MAX)
 }
 
+/// The hash that identifies a lane.
+pub(crate) fn lane_hash(key: &LaneKey) -> [u8; 16] {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key.text().as_bytes());
+    digest.as_ref()[..16].try_into().expect("SHA-256 has 32 bytes")
+}
+
 /// A caller's promise that a repeat with this key means the same request.
 #[derive(Debug, Clone)]
 pub struct Idempotency {

@@ -15,14 +15,14 @@ use super::rows::{
     Params, audit, bytes, execute, get, opt_text, query, query_opt, sealed, text, time, uuid,
 };
 use super::settings_rows::{
-    KEY, SOURCE, audit_row, config_text, found, insert_key, key_row, lane_hash, lane_row,
-    reach_column, settings_text, source_row, tenant_row,
+    KEY, SOURCE, audit_row, config_text, found, insert_key, key_row, lane_row, reach_column,
+    settings_text, source_row, tenant_row,
 };
 use super::{Postgres, commit};
 use crate::error::{Result, StoreError};
 use crate::moves::{
     AuditEntry, AuditFilter, AuditRow, Cursor, Idempotency, KeyRecord, Once, Page, Replayed,
-    Settings, SourceRecord, after_prefix,
+    Settings, SourceRecord, after_prefix, lane_hash,
 };
 
 /// Of an enabled source: its secret was made before `$2`.

@@ -14,12 +14,6 @@ use super::rows::{code, execute, get, id, opt_id, opt_time, sealed, text, time, 
 use crate::error::{Result, StoreError};
 use crate::moves::{AuditEntry, AuditRow, KeyRecord, SourceRecord};
 
-/// The hash that identifies a lane.
-pub fn lane_hash(key: &LaneKey) -> [u8; 16] {
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, key.text().as_bytes());
-    digest.as_ref()[..16].try_into().expect("SHA-256 has 32 bytes")
-}
-
 pub fn found(changed: u64) -> Result<()> {
     if changed == 0 { Err(StoreError::NotFound) } else { Ok(()) }
 }

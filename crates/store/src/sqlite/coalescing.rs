@@ -5,8 +5,8 @@ use wakepost_domain::Timestamp;
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::work::State;
 
-use super::queue::finish;
 use super::rows::{Bits, WORK_LIVE, collect, meta_text, unavailable, work};
+use super::settle::finish;
 use crate::error::Result;
 use crate::moves::{CoalesceKey, NewWork, WorkMeta, WorkRow};
 

@@ -9,8 +9,8 @@ use wakepost_domain::transition::{self, Ending};
 use wakepost_domain::work::State;
 use wakepost_domain::{TenantId, Timestamp, WorkId};
 
-use super::queue::settle;
 use super::rows::{Bits, known, time, unavailable};
+use super::settle::settle;
 use crate::error::Result;
 use crate::moves::{Accepted, Evidence, Guard, NewEvent, NewThread, OrderKey, Settle};
 

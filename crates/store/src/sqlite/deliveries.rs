@@ -6,9 +6,9 @@ use wakepost_domain::lane::LaneId;
 use wakepost_domain::work::State;
 use wakepost_domain::{EventId, TenantId, Timestamp, WorkId};
 
-use super::queue::finish;
 use super::read::{Query, before};
 use super::rows::{Bits, WORK_DONE, WORK_LIVE, collect, known, unavailable, work};
+use super::settle::finish;
 use super::work::{find, insert};
 use crate::error::Result;
 use crate::moves::{Cursor, HandedDown, NewDelivery, WorkRow};

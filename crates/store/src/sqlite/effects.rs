@@ -12,8 +12,9 @@ use wakepost_domain::{TenantId, Timestamp, Ulid, WorkId, limits};
 
 use super::Sqlite;
 use super::approvals::proposed_by;
-use super::queue::{live, settle};
+use super::queue::live;
 use super::rows::{Bits, SealedColumn, audit, collect, effect_state, time, unavailable};
+use super::settle::settle;
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{

@@ -7,7 +7,8 @@ use wakepost_domain::event_type::{EventType, PER_TENANT_MAX};
 
 use super::Sqlite;
 use super::rows::{audit, collect, json, unavailable};
-use super::settings::{found, remember};
+use super::settings::remember;
+use super::settings_rows::found;
 use crate::error::Result;
 use crate::moves::{AuditEntry, EventTypes, Idempotency, Once, too_many_types, type_exists};
 

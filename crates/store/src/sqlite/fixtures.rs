@@ -7,7 +7,8 @@ use wakepost_domain::{EventId, TenantId, Ulid};
 
 use super::Sqlite;
 use super::rows::{Bits, SealedColumn, audit, collect, unavailable};
-use super::settings::{found, remember};
+use super::settings::remember;
+use super::settings_rows::found;
 use crate::error::Result;
 use crate::moves::{AuditEntry, Cursor, Fixture, Fixtures, Idempotency, Once};
 use crate::vault::Sealed;

@@ -7,7 +7,8 @@ use wakepost_domain::{ScheduleId, TenantId, Timestamp, WorkId};
 
 use super::Sqlite;
 use super::rows::{Bits, SealedColumn, audit, collect, json, time, unavailable};
-use super::settings::{found, remember};
+use super::settings::remember;
+use super::settings_rows::found;
 use super::work::insert;
 use crate::error::Result;
 use crate::failpoint;

@@ -11,10 +11,10 @@ use super::Sqlite;
 use super::accept::{owner, take_key};
 use super::cancelling::{cancel_each, check_new, next_of_subject};
 use super::ordering::stands_behind;
-use super::queue::finish;
 use super::read::work_of_event;
 use super::rows::{Bits, WORK_DONE, WORK_LIVE, audit, meta_text, unavailable, work};
 use super::settings::{forget, remember};
+use super::settle::finish;
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 use crate::moves::{
