@@ -665,9 +665,13 @@ async fn in_order(store: &Postgres, lane: LaneId) {
 /// How many rows and index entries of each table were read.
 type Reads = HashMap<String, i64>;
 
-/// What was read so far. Sessions say so when they were idle for a second, or end.
-async fn read_so_far(raw: &Client) -> Reads {
+/// What was read so far. A session says so at the end of a transaction, but once a second at most, and else when it was
+/// idle for ten: so each of both pools is used once more after a second. With more than one connection in a pool what
+/// was read before may count as read since.
+async fn read_so_far(store: &Postgres, raw: &Client) -> Reads {
     tokio::time::sleep(Duration::from_millis(1200)).await;
+    store.waiting_lanes().await.unwrap();
+    store.look().await.unwrap();
     reads(raw).await
 }
 
@@ -715,7 +719,7 @@ async fn the_look_for_timers_does_not_walk_along_the_backlog_even_if_it_was_plan
     ))
     .await
     .unwrap();
-    let before = read_so_far(&raw).await;
+    let before = read_so_far(&store, &raw).await;
     for _ in 0..5 {
         assert!(look().await.is_empty());
     }
@@ -770,7 +774,7 @@ async fn the_cost_of_a_job_does_not_grow_with_the_backlog_even_if_plans_were_mad
     ))
     .await
     .unwrap();
-    let before = read_so_far(&raw).await;
+    let before = read_so_far(&store, &raw).await;
     for n in 0..10 {
         some_jobs(&store, one, COUNT, &format!("then {n}")).await;
     }
@@ -803,7 +807,7 @@ async fn under_an_old_snapshot_a_claim_does_not_read_past_all_that_ended_since()
     old.batch_execute(snapshot).await.unwrap();
     let read = "SELECT coalesce(sum(idx_tup_read), 0)::bigint FROM pg_stat_user_indexes
                 WHERE indexrelname = 'work_ready'";
-    let before = read_so_far(&raw).await;
+    let before = read_so_far(&store, &raw).await;
     let entries_before = count(&raw, read).await;
     let began = std::time::Instant::now();
     for _ in 0..JOBS / BATCH {
@@ -849,7 +853,7 @@ async fn a_page_of_events_by_their_status_reads_no_whole_table() {
     ))
     .await
     .unwrap();
-    let before = read_so_far(&raw).await;
+    let before = read_so_far(&store, &raw).await;
     let filter = EventFilter { status: Some("succeeded".to_owned()), ..EventFilter::default() };
     let page = Cursor { before: None, limit: 50 };
     assert_eq!(store.events(TenantId::DEFAULT, filter, page).await.unwrap().len(), 50);

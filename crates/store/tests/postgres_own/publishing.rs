@@ -416,7 +416,7 @@ async fn the_cost_of_a_delivery_does_not_grow_with_the_backlog_even_if_plans_wer
     ))
     .await
     .unwrap();
-    let before = read_so_far(&raw).await;
+    let before = read_so_far(&store, &raw).await;
     for n in 0..10 {
         some_deliveries(&store, &hooks, &format!("then {n}")).await;
         let claimed = store.claim(claim_of(shut.lane, 10, vec![])).await.unwrap();
