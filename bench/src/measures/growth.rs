@@ -68,6 +68,9 @@ async fn of_one(bench: &Bench, kind: Kind, sizes: Sizes) -> anyhow::Result<Vec<F
         let name = "rows read for each job leased and finished";
         figures.push(Figure::new(format!("{name}, empty"), kind, Unit::Count, vec![few]));
         figures.push(Figure::new(format!("{name}, grown"), kind, Unit::Count, vec![many]));
+        let ratio = vec![few / many.max(f64::MIN_POSITIVE)];
+        let ratio = Figure::new(format!("{name}, empty / grown"), kind, Unit::Ratio, ratio);
+        figures.push(ratio.held_to(Target::AtLeast(0.7), Target::AtLeast(0.95)));
     } else {
         empty.gateway.child.stop().await?;
         grown.child.stop().await?;

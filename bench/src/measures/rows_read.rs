@@ -1,5 +1,7 @@
 //! Rows that PostgreSQL reads for each job: what a claim costs, whatever the machine does meanwhile.
 
+use tokio_postgres::Client;
+
 use super::claim::{WORKERS, work_off, workers};
 use crate::bench::Bench;
 use crate::world::gateway::Gateway;
@@ -19,7 +21,8 @@ pub fn jobs(warm_up: usize) -> usize {
 }
 
 /// Rows read for each job. The server must have been stopped, and is stopped afterwards. It runs twice, once
-/// for fewer jobs: what it reads at its start and for its first jobs falls out.
+/// for fewer jobs: what it reads at its start and for its first jobs falls out. Each time vacuum has been there before:
+/// what it has not removed yet would be read by one of them alone.
 pub async fn each(bench: &Bench, gateway: &mut Gateway, warm_up: usize) -> anyhow::Result<f64> {
     let (few, read_for_few) = read_for(bench, gateway, warm_up).await?;
     let (many, read_for_many) = read_for(bench, gateway, warm_up + JOBS).await?;
@@ -33,6 +36,7 @@ async fn read_for(
     gateway: &mut Gateway,
     jobs: usize,
 ) -> anyhow::Result<(usize, i64)> {
+    database(gateway).await?.batch_execute("VACUUM work").await?;
     let before = read_so_far(gateway).await?;
     gateway.start_again(bench).await?;
     let (done, _) = work_off(workers(gateway, BATCH).await?, jobs).await?;
@@ -42,7 +46,10 @@ async fn read_for(
 }
 
 async fn read_so_far(gateway: &Gateway) -> anyhow::Result<i64> {
+    Ok(database(gateway).await?.query_one(READ, &[]).await?.try_get(0)?)
+}
+
+async fn database(gateway: &Gateway) -> anyhow::Result<Client> {
     let url = gateway.url.as_deref().unwrap_or_default();
-    let client = connect(&url.parse()?).await?;
-    Ok(client.query_one(READ, &[]).await?.try_get(0)?)
+    connect(&url.parse()?).await
 }
