@@ -30,7 +30,8 @@ pub struct Take {
 pub struct Wanted<'a> {
     /// Only this tenant's.
     pub tenant: Option<TenantId>,
-    /// Only lanes for which this holds.
+    /// Only lanes for which this holds. A lane for which it did is given the turn, so that whoever counts how often it
+    /// held knows how many items it was given.
     pub lane: Option<&'a dyn Fn(&Lane) -> bool>,
 }
 

@@ -9,6 +9,7 @@ mod resting;
 mod seen;
 mod waiting;
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,24 +114,15 @@ impl Rings {
     }
 
     /// Plans which items this node runs or fires, as far as it has places for them.
-    fn plan(&mut self, way: Way, max: u32, places: &Places<'_>) -> Vec<Take> {
+    fn plan(&mut self, way: Way, max: u32, places: &mut Places<'_>) -> Vec<Take> {
         let Rings { pushed, fired, executors, .. } = self;
         let turns = if way == Way::Fired { fired } else { pushed };
-        let free = |lane: LaneId| executors.get(&lane).map_or(0, |rule| places(lane, rule));
-        let wanted = |lane: &Lane| free(lane.id) > 0;
-        let mut plan = turns.plan(max, Wanted { tenant: None, lane: Some(&wanted) });
-        let mut taken: HashMap<&Executor, usize> = HashMap::new();
-        for take in &mut plan {
-            let Some(rule) = executors.get(&take.lane) else {
-                continue;
-            };
-            let used = taken.entry(&rule.executor).or_default();
-            let free = places(take.lane, rule).saturating_sub(*used);
-            take.count = take.count.min(u32::try_from(free).unwrap_or(0));
-            *used += take.count as usize;
-        }
-        plan.retain(|take| take.count > 0);
-        plan
+        let places = RefCell::new(places);
+        let takes_place = |lane: &Lane| {
+            let rule = executors.get(&lane.id);
+            rule.is_some_and(|rule| (places.borrow_mut())(lane.id, rule))
+        };
+        turns.plan(max, Wanted { tenant: None, lane: Some(&takes_place) })
     }
 }
 
@@ -143,8 +135,8 @@ pub struct Rule {
     pub at_once: Option<usize>,
 }
 
-/// How many more items of a lane this node can run.
-pub type Places<'a> = dyn Fn(LaneId, &Rule) -> usize + Sync + 'a;
+/// Whether this node can run one more item of a lane, which then has its place in the plan.
+pub type Places<'a> = dyn FnMut(LaneId, &Rule) -> bool + Send + 'a;
 
 /// A claimed item, with its lane and the rules for it.
 pub type Pushed = (Claimed, Arc<Lane>, Policy);
@@ -310,7 +302,7 @@ impl Queue {
         &self,
         worker: &str,
         max: u32,
-        places: &Places<'_>,
+        places: &mut Places<'_>,
     ) -> Result<Vec<Pushed>> {
         let mut got = Vec::new();
         let plan = self.rings.lock().plan(Way::Pushed, max, places);
@@ -323,11 +315,6 @@ impl Queue {
     /// Waits until pushed work may be ready.
     pub async fn pushed_ready(&self) {
         self.pushed.notified().await;
-    }
-
-    /// Says that a place for pushed work is free.
-    pub fn push_place_free(&self) {
-        self.pushed.notify_one();
     }
 
     async fn claim(

@@ -110,7 +110,6 @@ async fn run(context: &Arc<Context>, item: Item, row: WorkRow) -> Result<bool, A
     let running = context.tasks.clone().spawn(async move {
         executors::run(&context, claimed, None).await;
         drop(place);
-        context.queue.push_place_free();
     });
     // A run that panicked leaves its lease to the rescuer.
     let _ = running.await;

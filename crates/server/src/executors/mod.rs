@@ -38,7 +38,7 @@ use crate::webhooks;
 use crate::workers::settle::{decide, settle_decided};
 
 pub use answer::Said;
-pub use places::{Place, Places};
+pub use places::{Place, Places, Room};
 pub use said::{Found, Payload, Record, bodies, find};
 
 /// How a run came out.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use wakepost_domain::executor::Executor;
 use wakepost_domain::lane::LaneId;
 
@@ -24,6 +25,9 @@ pub struct Places {
     gateway: Bound,
     by_lane: Mutex<HashMap<LaneId, usize>>,
     by_command: HashMap<String, Bound>,
+    /// How many were given back since the start.
+    given_back: AtomicUsize,
+    freed: Notify,
 }
 
 #[derive(Debug)]
@@ -63,31 +67,35 @@ impl Places {
             gateway: Bound::new(GATEWAY_PLACES),
             by_lane: Mutex::default(),
             by_command: commands.map(bound).collect(),
+            given_back: AtomicUsize::new(0),
+            freed: Notify::new(),
         }
     }
 
-    /// How many are free, of either sort.
-    pub fn free(&self) -> usize {
-        self.all.free() + self.gateway.free()
+    /// How many are in use, of either sort.
+    pub fn taken(&self) -> usize {
+        self.all.taken.load(Ordering::Acquire) + self.gateway.taken.load(Ordering::Acquire)
     }
 
-    /// How many more runs of a lane there may be. Of a command that this node does not have: none.
-    pub fn free_for(&self, lane: LaneId, rule: &Rule) -> usize {
-        let free = match &rule.executor {
-            Executor::Http { .. } => self.all.free(),
-            Executor::Gateway => self.gateway.free(),
-            Executor::Exec { name } => {
-                self.by_command.get(name).map_or(0, |bound| bound.free().min(self.all.free()))
-            }
-            Executor::Pull | Executor::SelfWebhook { .. } => 0,
-        };
-        let Some(most) = rule.at_once else { return free };
-        let share = match &rule.executor {
-            Executor::Gateway => most.min((free / LANE_SHARE).max(1)),
-            _ => most,
-        };
-        let in_lane = self.by_lane.lock().get(&lane).copied().unwrap_or(0);
-        free.min(share.saturating_sub(in_lane))
+    /// How many were given back since the start.
+    pub fn given_back(&self) -> usize {
+        self.given_back.load(Ordering::Acquire)
+    }
+
+    /// Waits until one is given back.
+    pub async fn freed(&self) {
+        self.freed.notified().await;
+    }
+
+    /// What is free now, for a plan.
+    pub fn room(&self) -> Room<'_> {
+        Room {
+            places: self,
+            all: self.all.free(),
+            gateway: self.gateway.free(),
+            by_lane: HashMap::new(),
+            by_command: HashMap::new(),
+        }
     }
 
     /// Takes a place for a run, if there is one. `lane`: the one it counts for, if that has a bound.
@@ -112,6 +120,59 @@ impl Places {
             *self.by_lane.lock().entry(lane).or_default() += 1;
         }
         Some(Place { places: self.clone(), sort, lane })
+    }
+}
+
+/// The places that were free at one moment, while a plan takes of them.
+#[derive(Debug)]
+pub struct Room<'a> {
+    places: &'a Places,
+    all: usize,
+    gateway: usize,
+    /// How many the lanes that were looked at have by now, with those of the plan.
+    by_lane: HashMap<LaneId, usize>,
+    /// How many more the commands may have that were looked at.
+    by_command: HashMap<String, usize>,
+}
+
+impl Room<'_> {
+    /// How many there are in all.
+    pub fn size(&self) -> usize {
+        self.all + self.gateway
+    }
+
+    /// Takes one for a run of a lane, if there is one. For a command that this node does not have there is none.
+    pub fn take(&mut self, lane: LaneId, rule: &Rule) -> bool {
+        let Room { places, all, gateway, by_lane, by_command } = self;
+        let (free, of_command) = match &rule.executor {
+            Executor::Http { .. } => (all, None),
+            Executor::Gateway => (gateway, None),
+            Executor::Exec { name } => {
+                let Some(bound) = places.by_command.get(name) else { return false };
+                (all, Some(by_command.entry(name.clone()).or_insert_with(|| bound.free())))
+            }
+            Executor::Pull | Executor::SelfWebhook { .. } => return false,
+        };
+        if *free == 0 || of_command.as_ref().is_some_and(|free| **free == 0) {
+            return false;
+        }
+        if let Some(most) = rule.at_once {
+            let most = match &rule.executor {
+                Executor::Gateway => most.min((*free / LANE_SHARE).max(1)),
+                _ => most,
+            };
+            let taken = || places.by_lane.lock().get(&lane).copied().unwrap_or(0);
+            let in_lane = by_lane.entry(lane).or_insert_with(taken);
+            if *in_lane >= most {
+                return false;
+            }
+            *in_lane += 1;
+        }
+        *free -= 1;
+        if let Some(free) = of_command {
+            *free -= 1;
+        }
+        true
     }
 }
 
@@ -153,6 +214,8 @@ impl Drop for Place {
                 }
             }
         }
+        self.places.given_back.fetch_add(1, Ordering::AcqRel);
+        self.places.freed.notify_one();
     }
 }
 
@@ -160,64 +223,106 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
+    fn places(all: usize, gateway: usize, commands: &[(&str, usize)]) -> Arc<Places> {
+        let bound = |(name, max): &(&str, usize)| ((*name).to_owned(), Bound::new(*max));
+        Arc::new(Places {
+            all: Bound::new(all),
+            gateway: Bound::new(gateway),
+            by_lane: Mutex::default(),
+            by_command: commands.iter().map(bound).collect(),
+            given_back: AtomicUsize::new(0),
+            freed: Notify::new(),
+        })
+    }
+
+    fn exec(name: &str) -> Executor {
+        Executor::Exec { name: name.to_owned() }
+    }
+
+    fn http(host: &str) -> Executor {
+        Executor::Http { url: format!("https://{host}.example") }
+    }
+
+    fn unbounded(executor: &Executor) -> Rule {
+        Rule { executor: executor.clone(), at_once: None }
+    }
+
+    /// How many runs of a lane a plan of it alone has.
+    fn free(places: &Places, lane: i64, rule: &Rule) -> usize {
+        let mut room = places.room();
+        std::iter::repeat_with(|| room.take(LaneId(lane), rule)).take_while(|took| *took).count()
+    }
+
     #[test]
     fn a_place_is_taken_once_and_free_again_when_it_is_dropped() {
-        let places = Arc::new(Places {
-            all: Bound::new(2),
-            gateway: Bound::new(3),
-            by_lane: Mutex::default(),
-            by_command: HashMap::from([("agent".to_owned(), Bound::new(1))]),
-        });
-        let exec = Executor::Exec { name: "agent".to_owned() };
-        let http = Executor::Http { url: "https://agent.example".to_owned() };
-        let free = |executor: &Executor| {
-            places.free_for(LaneId(1), &Rule { executor: executor.clone(), at_once: None })
-        };
+        let places = places(2, 3, &[("agent", 1)]);
+        let (exec, http) = (exec("agent"), http("agent"));
         let first = places.take(&exec, None).unwrap();
         assert!(places.take(&exec, None).is_none(), "one of the command at a time");
-        assert_eq!((places.all.free(), free(&exec), free(&http)), (1, 0, 1));
+        let left = |executor| free(&places, 1, &unbounded(executor));
+        assert_eq!((places.all.free(), left(&exec), left(&http)), (1, 0, 1));
         let second = places.take(&http, None).unwrap();
         assert!(places.take(&http, None).is_none(), "two in all");
-        assert_eq!(free(&Executor::Gateway), 3, "places of its own");
+        assert_eq!(left(&Executor::Gateway), 3, "places of its own");
+        assert_eq!((places.taken(), places.given_back()), (2, 0));
         drop(first);
-        assert_eq!((places.all.free(), free(&exec)), (1, 1));
+        assert_eq!((places.taken(), places.given_back()), (1, 1));
+        assert_eq!((places.all.free(), left(&exec)), (1, 1));
         drop(second);
         assert!(places.take(&Executor::Exec { name: "unknown".to_owned() }, None).is_none());
         assert!(places.take(&Executor::Pull, None).is_none());
+        assert_eq!((left(&self::exec("unknown")), left(&Executor::Pull)), (0, 0));
         assert_eq!(places.all.free(), 2);
     }
 
     #[test]
+    fn a_plan_for_several_agents_has_no_more_places_than_there_are() {
+        let places = places(5, 3, &[("one", 2), ("other", 9)]);
+        let mut room = places.room();
+        let mut took = |executor: &Executor, tries: usize| {
+            (0..tries).filter(|_| room.take(LaneId(1), &unbounded(executor))).count()
+        };
+        assert_eq!(took(&exec("one"), 4), 2);
+        assert_eq!(took(&http("a"), 1), 1);
+        assert_eq!(took(&exec("other"), 1), 1);
+        assert_eq!(took(&http("b"), 4), 1, "five in all");
+        assert_eq!(took(&Executor::Gateway, 4), 3);
+        assert_eq!(room.size(), 0);
+        assert_eq!(places.taken(), 0, "a plan is only a plan");
+    }
+
+    #[test]
     fn a_lane_with_a_bound_takes_no_more_places_than_that() {
-        let places = Arc::new(Places {
-            all: Bound::new(2),
-            gateway: Bound::new(100),
-            by_lane: Mutex::default(),
-            by_command: HashMap::new(),
-        });
+        let places = places(2, 100, &[]);
         let rule = Rule { executor: Executor::Gateway, at_once: Some(2) };
         let held: Vec<_> =
             (0..2).map(|_| places.take(&rule.executor, Some(LaneId(1))).unwrap()).collect();
-        assert_eq!(places.free_for(LaneId(1), &rule), 0);
-        assert_eq!(places.free_for(LaneId(2), &rule), 2);
+        assert_eq!(free(&places, 1, &rule), 0);
+        assert_eq!(free(&places, 2, &rule), 2);
         drop(held);
-        assert_eq!(places.free_for(LaneId(1), &rule), 2);
+        assert_eq!(free(&places, 1, &rule), 2);
         assert!(places.by_lane.lock().is_empty());
     }
 
     #[test]
+    fn lanes_of_one_plan_take_nothing_of_each_others_bound() {
+        let places = places(2, GATEWAY_PLACES, &[]);
+        let rule = Rule { executor: Executor::Gateway, at_once: Some(16) };
+        let mut room = places.room();
+        for lane in (0..10).map(LaneId) {
+            let took = (0..20).filter(|_| room.take(lane, &rule)).count();
+            assert_eq!(took, 16, "{lane:?}");
+        }
+    }
+
+    #[test]
     fn however_many_lanes_take_all_they_may_the_next_one_finds_some() {
-        let places = Arc::new(Places {
-            all: Bound::new(2),
-            gateway: Bound::new(GATEWAY_PLACES),
-            by_lane: Mutex::default(),
-            by_command: HashMap::new(),
-        });
+        let places = places(2, GATEWAY_PLACES, &[]);
         let rule = Rule { executor: Executor::Gateway, at_once: Some(64) };
         let mut held = Vec::new();
         for lane in (0..40).map(LaneId) {
-            assert!(places.free_for(lane, &rule) > 0, "{lane:?}");
-            while places.free_for(lane, &rule) > 0 {
+            assert!(free(&places, lane.0, &rule) > 0, "{lane:?}");
+            while free(&places, lane.0, &rule) > 0 {
                 held.push(places.take(&rule.executor, Some(lane)).unwrap());
             }
         }

@@ -1,5 +1,6 @@
 //! Lanes whose items are claimed by requests of this server to itself: what to send such a request for.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,8 +48,14 @@ impl Queue {
 
     /// What to fire for now, in fair turns. What is under way already is left out.
     pub async fn to_fire(&self, max: u32, own: &SelfWebhook) -> Result<Vec<Fire>> {
-        let places = |_, rule: &Rule| own.free_for(&rule.executor);
-        let plan = self.rings.lock().plan(Way::Fired, max, &places);
+        let mut taken: HashMap<Executor, usize> = HashMap::new();
+        let mut places = |_, rule: &Rule| {
+            let same = taken.entry(rule.executor.runner().clone()).or_default();
+            let has_place = own.free_for(&rule.executor) > *same;
+            *same += usize::from(has_place);
+            has_place
+        };
+        let plan = self.rings.lock().plan(Way::Fired, max, &mut places);
         let ids: Vec<LaneId> = plan.iter().map(|take| take.lane).collect();
         let mut fires = Vec::new();
         for lane in self.directory.lanes(&ids).await? {
