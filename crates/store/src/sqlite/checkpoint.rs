@@ -16,7 +16,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, ffi};
 
 use super::rows::unavailable;
 use crate::error::{Result, StoreError};
@@ -166,12 +166,10 @@ impl Log {
     /// Moves what is left of the log and begins it anew, unless somebody reads from it; answers whether it did.
     fn restart(&self, writer: &Connection) -> bool {
         let _ = writer.busy_timeout(RESTART_PATIENCE);
-        let is_busy = writer
-            .query_row("PRAGMA wal_checkpoint(RESTART)", [], |row| row.get::<_, bool>(0))
-            .map_err(|error| self.failed(error));
+        let done = move_pages(writer, "RESTART").map_err(|error| self.failed(error));
         let _ = writer.busy_timeout(BUSY_PATIENCE);
-        match is_busy {
-            Ok(is_busy) => {
+        match done {
+            Ok((is_busy, _)) => {
                 if !is_busy {
                     self.pages.store(0, Ordering::Relaxed);
                 }
@@ -242,7 +240,6 @@ fn run(path: &Path, log: &Log, stop: &AtomicBool) {
         };
         // A failed checkpoint loses nothing: the log stays, and the next one tries again.
         let open = open.map_err(unavailable).and_then(|open| {
-            failpoint::pass("sqlite.checkpoint")?;
             let moved = checkpoint(&open, log, moved);
             Ok((moved.map_err(|error| log.failed(error))?, open))
         });
@@ -261,8 +258,7 @@ fn run(path: &Path, log: &Log, stop: &AtomicBool) {
 fn checkpoint(connection: &Connection, log: &Log, before: u32) -> rusqlite::Result<u32> {
     let mut moved = before;
     for pass in 1..=PASSES_MAX {
-        let done = connection
-            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, Option<i64>>(2))?;
+        let (_, done) = move_pages(connection, "PASSIVE")?;
         // Below zero while the writer restarts the log.
         let done = done.and_then(|pages| u32::try_from(pages).ok());
         let step = done.unwrap_or(moved).saturating_sub(moved);
@@ -276,6 +272,19 @@ fn checkpoint(connection: &Connection, log: &Log, before: u32) -> rusqlite::Resu
         }
     }
     Ok(moved)
+}
+
+/// Moves pages of the log into the file: whether somebody kept it from moving all, and how many have been moved.
+fn move_pages(connection: &Connection, mode: &str) -> rusqlite::Result<(bool, Option<i64>)> {
+    failpoint::pass("sqlite.checkpoint").map_err(as_of_the_disk)?;
+    let pragma = format!("PRAGMA wal_checkpoint({mode})");
+    connection.query_row(&pragma, [], |row| Ok((row.get(0)?, row.get(2)?)))
+}
+
+/// What SQLite says of a disk that could not sync.
+fn as_of_the_disk(error: StoreError) -> rusqlite::Error {
+    let code = ffi::Error::new(ffi::SQLITE_IOERR_FSYNC);
+    rusqlite::Error::SqliteFailure(code, Some(error.to_string()))
 }
 
 #[cfg(test)]

@@ -156,7 +156,7 @@ fn serve(waiting: &Receiver<Committed>, marks: &Marks, log: &Log, woken: impl Fn
         batches.extend(waiting.try_iter());
         let last = batches.last().expect("one at least");
         let (number, connection) = (last.number, last.connection);
-        let outcome = put_on_disk(&batches, marks);
+        let outcome = put_on_disk(&batches, marks, log);
         if let Err((error, true)) = &outcome {
             tracing::error!(%error, "the log could not be synced; the database will be reopened");
             log.doubt();
@@ -175,6 +175,7 @@ fn serve(waiting: &Receiver<Committed>, marks: &Marks, log: &Log, woken: impl Fn
 fn put_on_disk(
     batches: &[Committed],
     marks: &Marks,
+    log: &Log,
 ) -> std::result::Result<(), (StoreError, bool)> {
     for committed in batches {
         if marks.is_broken(committed.connection) {
@@ -184,5 +185,9 @@ fn put_on_disk(
     }
     let last = batches.last().expect("one at least");
     last.log.sync().map_err(|error| (error, true))?;
+    if log.is_doubted() {
+        // A checkpoint could not sync it, and the kernel may have told that one alone.
+        return Err((StoreError::Unavailable("the log was not synced".to_owned()), false));
+    }
     failpoint::pass("store.after_commit").map_err(|error| (error, false))
 }
