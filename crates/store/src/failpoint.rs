@@ -41,6 +41,7 @@ pub const PLACES: &[&str] = &[
     "expand.before_position",
     "operation.before_position",
     "replay.mid_batch",
+    "publish.mid_fan_out",
     "delivery.before_send",
     "delivery.after_send",
     "webhook.before_write",

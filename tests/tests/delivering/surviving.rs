@@ -5,16 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join;
+use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 use wakepost_tests::{Act, Database, Gateway, Receiver, Reply, on_both, within};
 
 use crate::subscriber::*;
 
 on_both!(
+    a_fan_out_that_is_broken_off_in_the_middle_leaves_nothing_and_its_repeat_is_whole,
     a_server_killed_while_it_delivers_loses_none_and_repeats_only_what_is_unknown,
     dying_before_or_after_sending_costs_at_most_a_repeat,
     dying_before_a_circuit_is_written_loses_no_delivery,
     an_error_around_sending_is_tried_again,
+    a_failure_that_could_not_be_recorded_at_once_is_a_try_also_if_it_was_the_last,
     what_was_taken_is_not_sent_again_because_it_could_not_be_recorded_at_once,
     a_server_that_is_asked_to_stop_repeats_what_it_had_under_way,
 );
@@ -61,6 +65,50 @@ fn repeats_are_known(receiver: &Receiver, path: &str, deliveries: &[Value]) -> u
         repeated += times - 1;
     }
     repeated
+}
+
+/// All subscribers get an event, or nobody: it is published again until there is an answer, and before that nothing is
+/// there.
+async fn a_fan_out_that_is_broken_off_in_the_middle_leaves_nothing_and_its_repeat_is_whole(
+    database: Database,
+) {
+    const PLACE: &str = "publish.mid_fan_out";
+    for act in [Act::Kill, Act::Error, Act::Delay] {
+        let mut gateway = setup(database).failpoints(&act.at(PLACE, 1)).start().await;
+        let receiver = taker().await;
+        let mut subscribers = Vec::new();
+        // PostgreSQL makes those that go in order after all others.
+        for (path, order) in [("/a", false), ("/b", true), ("/c", false), ("/d", true)] {
+            let fields = json!({"url": receiver.url(path), "events": ["*"], "order": order});
+            subscribers.push((path, Subscriber::with(&gateway.admin(), fields).await));
+        }
+        let event = json!({"type": "order.made", "data": 1, "dedup_key": "one", "order_key": "o"});
+        let mut refused = 0;
+        let answer = loop {
+            let api = gateway.admin();
+            let headers = HeaderMap::new();
+            match api.try_call(Method::POST, "/events", headers, Some(&event)).await {
+                Ok(answer) if answer.status != 503 => break answer.is(202),
+                Ok(answer) => assert_eq!(answer.header("retry-after"), "1"),
+                Err(_) => gateway.restart().await,
+            }
+            refused += 1;
+            assert_eq!(gateway.admin().list("/events").await.len(), 0, "{act:?}");
+            let made = gateway.count("SELECT count(*) FROM work WHERE kind = 1").await;
+            assert_eq!(made, 0, "{act:?}: {made} deliveries of what nobody was told of");
+        };
+        assert_eq!(refused > 0, act != Act::Delay, "{act:?}");
+        assert!(gateway.logged().contains(&format!("failpoint {PLACE} acts")), "{act:?}");
+        assert_eq!(answer.text("status"), "accepted", "{act:?}");
+        let api = gateway.admin();
+        for (path, subscriber) in subscribers {
+            let subscriber = subscriber.through(&api);
+            subscriber.delivery(&answer.text("id"), "succeeded").await;
+            assert_eq!(subscriber.deliveries().await.len(), 1, "{act:?}, {path}");
+            assert_eq!(came(&receiver, path).len(), 1, "{act:?}, {path}");
+        }
+        assert_eq!(api.list("/events").await.len(), 1, "{act:?}");
+    }
 }
 
 async fn a_server_killed_while_it_delivers_loses_none_and_repeats_only_what_is_unknown(
@@ -164,6 +212,53 @@ async fn an_error_around_sending_is_tried_again(database: Database) {
         let line = format!("failpoint {place} acts");
         assert!(gateway.logged().contains(&line), "{place} was passed");
     }
+}
+
+async fn a_failure_that_could_not_be_recorded_at_once_is_a_try_also_if_it_was_the_last(
+    database: Database,
+) {
+    for act in [Act::Kill, Act::Error, Act::Delay] {
+        let goes_on = a_failure(database, act, "succeeded");
+        join(goes_on, a_failure(database, act, "dead_letter")).await;
+    }
+}
+
+/// The first of two tries fails, or both do; what ends the delivery is told from its end. The failure that leads there
+/// meets the failpoint.
+async fn a_failure(database: Database, act: Act, status: &'static str) {
+    const PLACE: &str = "fail.before_commit";
+    let is_last = status == "dead_letter";
+    let failing = 1 + usize::from(is_last);
+    let failpoint = act.at(PLACE, failing as u32);
+    let mut gateway = setup(database).failpoints(&failpoint).start().await;
+    let receiver = receiver(move |before, _| match before < failing {
+        true => Reply::new(500, ""),
+        false => Reply::new(200, ""),
+    })
+    .await;
+    let fields = json!({"url": receiver.url("/hook"), "events": ["order.*"], "retry_s": [0, 0],
+        "circuit_settings": {"failures": 0}});
+    let subscriber = Subscriber::with(&gateway.admin(), fields).await;
+    publish(&gateway.admin(), "order.created", json!(1)).await;
+    act.done(&mut gateway, PLACE).await;
+    let api = gateway.admin();
+    let subscriber = subscriber.through(&api);
+    let id = within(PATIENCE, "it ends", async || {
+        let rows = subscriber.deliveries().await;
+        let row = rows.first().filter(|row| row["status"] == status)?;
+        row["id"].as_str().map(str::to_owned)
+    })
+    .await;
+    let delivery = show_delivery(&api, &id).await;
+    let outcomes: Vec<&str> =
+        tries(&delivery).iter().filter_map(|one| one["outcome"].as_str()).collect();
+    // Who died did not record how it ended; that it was begun is known.
+    let unrecorded = if act == Act::Kill { "unknown" } else { "failed" };
+    let expected = if is_last { ["failed", unrecorded] } else { [unrecorded, "succeeded"] };
+    assert_eq!(outcomes, expected, "{act:?}: {delivery}");
+    assert_eq!((&delivery["attempt_count"], &delivery["max_attempts"]), (&json!(2), &json!(2)));
+    assert_eq!(came(&receiver, "/hook").len(), 2, "{act:?}: {delivery}");
+    assert_eq!(subscriber.deliveries().await.len(), 1, "O1");
 }
 
 async fn what_was_taken_is_not_sent_again_because_it_could_not_be_recorded_at_once(

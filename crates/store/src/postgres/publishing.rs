@@ -228,6 +228,8 @@ async fn put_in_order<'a>(
     if ordered.is_empty() {
         return Ok(());
     }
+    // Differs from SQLite: one statement makes all the others, so the middle of a fan-out is after it.
+    failpoint::pass_async("publish.mid_fan_out").await?;
     let ordered: Vec<&NewWork> = ordered.iter().collect();
     lock_new(tx, &ordered).await?;
     work::insert(tx, &ordered).await

@@ -8,6 +8,7 @@ use super::accept::{Keys, insert_event, take_keys};
 use super::rows::{Bits, unavailable};
 use super::work;
 use crate::error::{Result, StoreError};
+use crate::failpoint;
 use crate::moves::{Accepted, HandedDown, NewEvent};
 
 /// Stores publications. After a failure the caller rolls back what the ones before it left.
@@ -36,7 +37,10 @@ fn is_stored(tx: &Connection, new: &NewEvent) -> rusqlite::Result<bool> {
 fn store(tx: &Connection, now: Timestamp, new: &NewEvent) -> Result<Accepted> {
     let event = &new.event;
     insert_event(tx, new, Route::Published).map_err(unavailable)?;
-    for delivery in &new.deliveries {
+    for (made, delivery) in new.deliveries.iter().enumerate() {
+        if made > 0 {
+            failpoint::pass("publish.mid_fan_out")?;
+        }
         work::insert(tx, now, &delivery.work(event.tenant, event.id, HandedDown::by(event)))?;
     }
     Ok(Accepted::New)
