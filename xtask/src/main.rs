@@ -14,6 +14,7 @@ mod own_sdks;
 mod pinned;
 mod sdk_check;
 mod served;
+mod skipping;
 mod tracked_files;
 
 use std::process::ExitCode;

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use rustix::process::geteuid;
 use xtask::packages::{self, Need};
 use xtask::process::{self, cargo, cargo_has};
 
@@ -20,7 +19,7 @@ use super::sdk_check::SdkCheck;
 use super::simulate::Simulate;
 use super::storm::Storm;
 use super::test::run_tests_with;
-use crate::{links, own_sdks, tracked_files};
+use crate::{links, own_sdks, skipping, tracked_files};
 
 /// Run everything a change must pass.
 ///
@@ -119,13 +118,13 @@ fn dependencies() -> anyhow::Result<()> {
     process::run(cargo().args(check))
 }
 
-/// Tests that a machine cannot run are failures, but for a developer who is not root: `docs/faults.md`.
+/// Tests that a machine cannot run are failures where nothing may be left out.
 fn tests() -> anyhow::Result<()> {
-    let hosted = std::env::var_os("CI").is_some_and(|set| set == "true");
-    let must_run = if hosted || geteuid().is_root() { "1" } else { "" };
-    if must_run == "1" && !Path::new("/usr/sbin/pgbouncer").exists() {
+    let must_all_run = skipping::must_all_run();
+    if must_all_run && !Path::new("/usr/sbin/pgbouncer").exists() {
         packages::install(&PGBOUNCER)?;
     }
-    let settings = [("NEXTEST_PROFILE", "ci"), ("WAKEPOST_TESTS_MUST_RUN", must_run)];
+    let must_run = if must_all_run { "1" } else { "" };
+    let settings = [("NEXTEST_PROFILE", "ci"), (skipping::MUST_RUN, must_run)];
     run_tests_with(&settings.map(|(name, value)| (name, value.to_owned())), &[])
 }

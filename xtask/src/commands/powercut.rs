@@ -10,6 +10,7 @@ use xtask::packages::{self, Need};
 use xtask::process;
 
 use super::crash::{Database, Programs, name};
+use crate::skipping;
 
 /// Cuts in the short form that CI runs.
 const SHORT_SQLITE: u32 = 10;
@@ -66,11 +67,10 @@ impl Powercut {
         process::run(&mut command)
     }
 
-    /// The form that CI runs, where it can.
+    /// The form that CI runs.
     pub fn short() -> anyhow::Result<()> {
         if let Some(reason) = impossible() {
-            println!("skipped: {reason}");
-            return Ok(());
+            return skipping::skip(&format!("power cuts cannot be made here: {reason}"));
         }
         for (database, cuts) in
             [(Database::Sqlite, SHORT_SQLITE), (Database::Postgres, SHORT_POSTGRES)]
