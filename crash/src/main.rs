@@ -17,6 +17,7 @@ mod report;
 mod storm;
 mod world;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -24,10 +25,8 @@ use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use wakepost_crash::{chance, exchange, plan, shown, told};
 
-use crate::options::{Cli, Command, Common};
+use crate::options::{Cli, Command, Common, Control, OutboundControl};
 
-/// Cuts with loss that a control must show, if it makes as many.
-const LOSS_MIN: u32 = 2;
 /// How long one fault may take on average, and all the rest.
 const FAULT_MAX: Duration = Duration::from_secs(10);
 const REST_MAX: Duration = Duration::from_secs(300);
@@ -68,29 +67,29 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Kill { common, kills, control } => {
             let outcome = kill::run(&common, seed(&common), kills, control).await?;
             report::print(&outcome);
-            outcome.told.counts().violations == 0
+            is_as_meant(&outcome.told.broken(), control.map(Control::breaks))
         }
         Command::Outbound { common, kills, control } => {
             let outcome = outbound::run(&common, seed(&common), kills, control).await?;
             outcome.print();
-            outcome.violations() == 0
+            is_as_meant(&outcome.told.broken(), control.map(OutboundControl::breaks))
         }
         Command::Storm { common, events, kills, control } => {
             let size = storm::Size { events, kills };
             let outcome = storm::run(&common, seed(&common), size, control).await?;
             outcome.print();
-            outcome.violations() == 0
+            is_as_meant(&outcome.broken(), control.map(Control::breaks))
         }
         Command::Power { common, cuts, control: false } => {
             let cut = power::run(&common, seed(&common), cuts, false).await?;
             report::print(&cut.outcome);
-            cut.outcome.told.counts().violations == 0
+            is_as_meant(&cut.outcome.told.broken(), None)
         }
         Command::Power { common, cuts, control: true } => {
             let cut = power::run(&common, seed(&common), cuts, true).await?;
             let acknowledged = cut.outcome.told.acknowledged();
             println!("control: {}, events acknowledged {acknowledged}", cut.outcome.what);
-            let enough = cut.with_loss >= LOSS_MIN.min(cuts);
+            let enough = cut.with_loss >= power::LOSS_ENOUGH.min(cuts);
             if !enough {
                 eprintln!("the control lost too little: power cuts are not what they should be");
             }
@@ -98,6 +97,17 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
     };
     Ok(if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether nothing was broken, or, where that was done on purpose, it was noticed.
+fn is_as_meant(broken: &BTreeSet<&str>, on_purpose: Option<&[&str]>) -> bool {
+    let Some(rules) = on_purpose else { return broken.is_empty() };
+    let noticed = rules.iter().any(|rule| broken.contains(rule));
+    match noticed {
+        true => println!("the control was noticed: {broken:?}"),
+        false => eprintln!("the control went unnoticed: none of {rules:?} in {broken:?}"),
+    }
+    noticed
 }
 
 fn seed(common: &Common) -> u64 {
@@ -117,4 +127,19 @@ async fn interrupted() -> anyhow::Result<ExitCode> {
         _ = hang_up.recv() => {}
     }
     Ok(ExitCode::from(INTERRUPTED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_must_break_nothing_and_a_control_what_it_is_there_for() {
+        let broken = BTreeSet::from(["L7", "U1"]);
+        assert!(is_as_meant(&BTreeSet::new(), None));
+        assert!(!is_as_meant(&broken, None));
+        assert!(is_as_meant(&broken, Some(Control::Dedup.breaks())));
+        assert!(!is_as_meant(&broken, Some(Control::Fencing.breaks())));
+        assert!(!is_as_meant(&BTreeSet::new(), Some(Control::Dedup.breaks())));
+    }
 }

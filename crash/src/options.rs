@@ -25,7 +25,7 @@ pub enum Command {
         /// How many kills
         #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         kills: u32,
-        /// Break a promise on purpose, which must be noticed
+        /// Break a promise on purpose: succeeds only if that is noticed
         #[arg(long, value_enum)]
         control: Option<Control>,
     },
@@ -37,7 +37,7 @@ pub enum Command {
         /// How many kills
         #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         kills: u32,
-        /// Break a promise on purpose, which must be noticed
+        /// Break a promise on purpose: succeeds only if that is noticed
         #[arg(long, value_enum)]
         control: Option<OutboundControl>,
     },
@@ -52,7 +52,7 @@ pub enum Command {
         /// How many kills
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=1000))]
         kills: u32,
-        /// Break a promise on purpose, which must be noticed
+        /// Break a promise on purpose: succeeds only if that is noticed
         #[arg(long, value_enum)]
         control: Option<Control>,
     },
@@ -64,7 +64,7 @@ pub enum Command {
         /// How many cuts
         #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         cuts: u32,
-        /// Let commits return before they are on the disk, which must lose something
+        /// Let commits return before they are on the disk: succeeds only if that is noticed, and ends then
         #[arg(long)]
         control: bool,
     },
@@ -104,6 +104,17 @@ pub enum Control {
     Order,
 }
 
+impl Control {
+    /// The rules of which one at least is seen to be broken then.
+    pub fn breaks(self) -> &'static [&'static str] {
+        match self {
+            Control::Dedup => &["U1"],
+            Control::Fencing => &["L1", "L2", "E2"],
+            Control::Order => &["L9"],
+        }
+    }
+}
+
 /// A promise of the outbound side to break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OutboundControl {
@@ -115,4 +126,16 @@ pub enum OutboundControl {
     Attempt,
     /// Some deliveries are gone once they ended
     Lost,
+}
+
+impl OutboundControl {
+    /// The rules of which one at least is seen to be broken then.
+    pub fn breaks(self) -> &'static [&'static str] {
+        match self {
+            OutboundControl::Dedup => &["U1"],
+            OutboundControl::Twice => &["O1", "O2"],
+            OutboundControl::Attempt => &["O2"],
+            OutboundControl::Lost => &["O1"],
+        }
+    }
 }

@@ -17,6 +17,8 @@ use crate::report::{self, Outcome};
 use crate::told::Told;
 use crate::world::{Cluster, Disk, Place, new_directory};
 
+/// Cuts with loss that a control must show, if it makes as many.
+pub const LOSS_ENOUGH: u32 = 2;
 const PROGRESS: Duration = Duration::from_secs(5);
 /// Makes a debug build of the server answer before a commit is on the disk.
 const UNSAFE: [(&str, &str); 1] = [("WAKEPOST_FAILPOINTS", "sqlite.sync=skip")];
@@ -45,7 +47,8 @@ pub async fn run(common: &Common, seed: u64, cuts: u32, control: bool) -> anyhow
     let caller = cluster.caller();
     let mut clients = Clients::start(&Desk::new(caller.clone(), told.clone()), &sources, seed);
 
-    let mut cutting = Cutting { cluster, disk: &disk, told: told.clone(), with_loss: 0 };
+    let enough = if control { LOSS_ENOUGH } else { u32::MAX };
+    let mut cutting = Cutting { cluster, disk: &disk, told: told.clone(), with_loss: 0, enough };
     let mut survived = cutting.all(&caller, Chance::new(seed, 1), cuts).await;
     let Cutting { mut cluster, with_loss, .. } = cutting;
     if survived.is_ok() && told.counts().violations == 0 {
@@ -65,7 +68,7 @@ pub async fn run(common: &Common, seed: u64, cuts: u32, control: bool) -> anyhow
         kept.push(to);
     }
     drop(cluster);
-    let what = format!("cuts {cuts}, with loss {with_loss}");
+    let what = format!("cuts {}, with loss {with_loss}", told.lock().round);
     Ok(Cut { outcome: Outcome { what, told, seed, kept }, with_loss })
 }
 
@@ -74,6 +77,8 @@ struct Cutting<'a> {
     disk: &'a Disk,
     told: Arc<Told>,
     with_loss: u32,
+    /// So many cuts with loss show what they are to show.
+    enough: u32,
 }
 
 impl Cutting<'_> {
@@ -93,6 +98,9 @@ impl Cutting<'_> {
                 shown = Instant::now();
                 let done = format!("{cut}/{cuts} cuts, {} with loss", self.with_loss);
                 report::progress(&done, &self.told);
+            }
+            if self.with_loss >= self.enough {
+                break;
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! What a storm came to, and how that is printed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,6 +44,11 @@ impl Outcome {
     /// How many promises were broken.
     pub fn violations(&self) -> u64 {
         self.tenants.iter().map(|tenant| tenant.desk.told.counts().violations).sum()
+    }
+
+    /// The rules that were broken.
+    pub fn broken(&self) -> BTreeSet<&'static str> {
+        self.tenants.iter().flat_map(|tenant| tenant.desk.told.broken()).collect()
     }
 
     /// Prints it.

@@ -9,7 +9,7 @@ mod job;
 mod lines;
 mod runs;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 
@@ -118,6 +118,11 @@ impl Told {
     /// A promise was broken.
     pub fn violation(&self, rule: &'static str, what: String) {
         self.lock().violation(rule, what);
+    }
+
+    /// The rules that were broken.
+    pub fn broken(&self) -> BTreeSet<&'static str> {
+        self.lock().broken.keys().copied().collect()
     }
 
     /// The broken promises in words, a few of each kind.

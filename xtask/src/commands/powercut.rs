@@ -15,6 +15,8 @@ use crate::skipping;
 /// Cuts in the short form that CI runs.
 const SHORT_SQLITE: u32 = 10;
 const SHORT_POSTGRES: u32 = 4;
+/// Cuts that the control may need until enough of them lost something: four in ten do.
+const CONTROL_MOST: u32 = 30;
 
 const NEED: Need = Need {
     what: "btrfs-progs",
@@ -38,7 +40,7 @@ pub struct Powercut {
     /// Where all choices come from
     #[arg(long)]
     seed: Option<u64>,
-    /// Let commits return before they are on the disk: succeeds only if that loses something
+    /// Let commits return before they are on the disk: succeeds only if that loses something, and ends then
     #[arg(long)]
     control: bool,
     /// Use the debug build of the server, as CI and the control do, in place of the release build
@@ -72,11 +74,14 @@ impl Powercut {
         if let Some(reason) = impossible() {
             return skipping::skip(&format!("power cuts cannot be made here: {reason}"));
         }
-        for (database, cuts) in
-            [(Database::Sqlite, SHORT_SQLITE), (Database::Postgres, SHORT_POSTGRES)]
-        {
-            println!("{cuts} power cuts on {}", name(&database));
-            let short = Powercut { cuts, database, seed: None, control: false, debug: true };
+        for (database, cuts, control) in [
+            (Database::Sqlite, SHORT_SQLITE, false),
+            (Database::Postgres, SHORT_POSTGRES, false),
+            (Database::Sqlite, CONTROL_MOST, true),
+        ] {
+            let on_purpose = if control { ", at most, as a control" } else { "" };
+            println!("{cuts} power cuts on {}{on_purpose}", name(&database));
+            let short = Powercut { cuts, database, seed: None, control, debug: true };
             short.run().with_context(|| format!("on {}", name(&database)))?;
         }
         Ok(())
