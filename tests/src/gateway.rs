@@ -21,6 +21,8 @@ use crate::worker::Worker;
 
 /// A port that nobody has.
 const ANYWHERE: &str = "127.0.0.1:0";
+/// Says what happens at which failpoint.
+pub(crate) const FAILPOINTS: &str = "WAKEPOST_FAILPOINTS";
 
 /// One process of a gateway.
 pub struct Gateway {
@@ -50,16 +52,21 @@ impl Gateway {
         }
     }
 
-    pub(crate) async fn launch(cluster: Arc<Cluster>, failpoints: &str) -> Gateway {
+    pub(crate) async fn launch(cluster: Arc<Cluster>, own: &[(&str, &str)]) -> Gateway {
         let data_dir = cluster.next_data_dir();
-        let process = Process::start(&cluster, &data_dir, ANYWHERE, failpoints).await;
+        let process = Process::start(&cluster, &data_dir, ANYWHERE, own).await;
         Gateway { process, data_dir, cluster }
     }
 
     /// Starts a further process on the same database.
     pub async fn node(&self) -> Gateway {
+        self.node_with(&[]).await
+    }
+
+    /// The same with settings of its own, which it keeps until it is restarted.
+    pub async fn node_with(&self, own: &[(&str, &str)]) -> Gateway {
         assert!(self.cluster.storage.url().is_some(), "SQLite serves one process");
-        Gateway::launch(self.cluster.clone(), "").await
+        Gateway::launch(self.cluster.clone(), own).await
     }
 
     /// Where it listens, such as `http://127.0.0.1:1234`.
@@ -267,12 +274,13 @@ impl Gateway {
         if self.process.child.id().is_some() {
             self.kill().await;
         }
-        self.process = Process::start(&self.cluster, &self.data_dir, ANYWHERE, failpoints).await;
+        let own = [(FAILPOINTS, failpoints)];
+        self.process = Process::start(&self.cluster, &self.data_dir, ANYWHERE, &own).await;
     }
 
     /// Starts the process again after its end, where it listened before.
     pub async fn start_again_there(&mut self) {
         let there = self.url().trim_start_matches("http://").to_owned();
-        self.process = Process::start(&self.cluster, &self.data_dir, &there, "").await;
+        self.process = Process::start(&self.cluster, &self.data_dir, &there, &[]).await;
     }
 }

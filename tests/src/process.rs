@@ -25,12 +25,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a server, and waits until it listens.
+    /// Starts a server with settings of its own, and waits until it listens.
     pub(crate) async fn start(
         cluster: &Cluster,
         data_dir: &Path,
         listen: &str,
-        failpoints: &str,
+        own: &[(&str, &str)],
     ) -> Process {
         let log = data_dir.with_extension("log");
         let file =
@@ -43,7 +43,7 @@ impl Process {
         let mut child = program
             .args(["serve", "--listen", listen])
             .envs(cluster.environment(data_dir))
-            .env("WAKEPOST_FAILPOINTS", failpoints)
+            .envs(own.iter().copied())
             .stdout(Stdio::piped())
             .stderr(file)
             .spawn()

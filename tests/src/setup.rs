@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::database::{Database, Storage};
-use crate::gateway::Gateway;
+use crate::gateway::{FAILPOINTS, Gateway};
 use crate::http::Http;
 use crate::program::{Ran, random_text, wakepost};
 
@@ -101,14 +101,14 @@ pub struct Prepared {
 impl Prepared {
     /// Runs `wakepost` to its end, with the settings the gateway will have.
     pub async fn run(&self, args: &[&str]) -> Ran {
-        self.run_with("", args).await
+        self.run_with(&[], args).await
     }
 
-    /// As [`Prepared::run`], with failpoints.
-    pub async fn run_with(&self, failpoints: &str, args: &[&str]) -> Ran {
+    /// As [`Prepared::run`], with further settings.
+    pub async fn run_with(&self, further: &[(&str, &str)], args: &[&str]) -> Ran {
         let data_dir = self.cluster.data_dir(0);
         let mut environment = self.cluster.environment(&data_dir);
-        environment.push(("WAKEPOST_FAILPOINTS", failpoints));
+        environment.extend(further);
         wakepost(self.cluster.storage.directory(), &environment, args).await
     }
 
@@ -134,7 +134,13 @@ impl Prepared {
 
     /// Starts it.
     pub async fn start(self) -> Gateway {
-        Gateway::launch(self.cluster, &self.failpoints).await
+        let own = [(FAILPOINTS, self.failpoints.as_str())];
+        Gateway::launch(self.cluster, &own).await
+    }
+
+    /// The same with settings of its own, which it keeps until it is restarted, in place of failpoints.
+    pub async fn start_with(self, own: &[(&str, &str)]) -> Gateway {
+        Gateway::launch(self.cluster, own).await
     }
 }
 

@@ -8,6 +8,7 @@
 //! The promises of these traits are tests, in `conformance`, and run on both databases.
 
 pub mod admission;
+mod coming;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;

@@ -139,7 +139,7 @@ async fn begin(gateway: Gateway) -> Load {
 /// A migration that is broken off leaves nothing, and the next start does it.
 async fn migrate(database: Database, act: Act, failpoint: &str) {
     let prepared = Gateway::setup(database).prepare().await;
-    let ran = prepared.run_with(failpoint, &["migrate"]).await;
+    let ran = prepared.run_with(&[("WAKEPOST_FAILPOINTS", failpoint)], &["migrate"]).await;
     match act {
         Kill => assert_eq!(ran.code, None, "{ran:?}"),
         Error => {

@@ -4,6 +4,7 @@
 mod appending;
 mod jobs;
 mod load;
+mod migrating;
 mod older;
 mod opening;
 mod rolling;

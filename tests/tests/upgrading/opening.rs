@@ -23,19 +23,24 @@ async fn what_a_release_left_behind_opens_under_load_and_goes_on(database: Datab
     let upgraded = Upgraded::start(database).await;
     let done = AtomicBool::new(false);
     let checks = async {
-        // First: what is done to it afterwards shows.
-        upgraded.shows_what_it_showed().await;
-        tokio::join!(
-            senders::check(&upgraded),
-            jobs::check(&upgraded),
-            subscribers::check(&upgraded, database),
-            keys(&upgraded),
-        );
+        everything_holds(&upgraded, database).await;
         done.store(true, Ordering::Relaxed);
     };
     tokio::join!(load::load(&upgraded, &done), checks);
     everything_ends(&upgraded).await;
-    is_well(&upgraded).await;
+    is_well(&upgraded, &[]).await;
+}
+
+/// What clients were told holds, and what was under way goes on.
+pub async fn everything_holds(upgraded: &Upgraded, database: Database) {
+    // First: what is done to it afterwards shows.
+    upgraded.shows_what_it_showed().await;
+    tokio::join!(
+        senders::check(upgraded),
+        jobs::check(upgraded),
+        subscribers::check(upgraded, database),
+        keys(upgraded),
+    );
 }
 
 /// Who could come in can, and sees what they saw; who could not cannot.
@@ -50,7 +55,7 @@ async fn keys(upgraded: &Upgraded) {
 }
 
 /// L7: once nobody makes more, whatever may run ends.
-async fn everything_ends(upgraded: &Upgraded) {
+pub async fn everything_ends(upgraded: &Upgraded) {
     let worker = Worker::new(&upgraded.api, "last");
     within(PATIENCE, "everything ends", async || {
         for lease in worker.lease_many(json!({"max": 100, "lease_s": 30})).await {
@@ -62,9 +67,9 @@ async fn everything_ends(upgraded: &Upgraded) {
     .await;
 }
 
-/// `wakepost doctor` finds nothing wrong but the settings of the tests' own PostgreSQL.
-async fn is_well(upgraded: &Upgraded) {
-    let said = upgraded.gateway.run(&[], &["doctor", "--full", "--json"]).await.json();
+/// `wakepost doctor`, with these settings, finds nothing wrong but the settings of the tests' own PostgreSQL.
+pub async fn is_well(upgraded: &Upgraded, own: &[(&str, &str)]) {
+    let said = upgraded.gateway.run(own, &["doctor", "--full", "--json"]).await.json();
     let checks = said["checks"].as_array().expect("checks");
     for check in checks {
         let of_tests = check["name"] == "fsync" || check["name"] == "full_page_writes";

@@ -1,5 +1,7 @@
 //! The data of an earlier release, opened by this one.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use wakepost_tests::{
     Api, Database, Gateway, Lease, Past, Prepared, Receiver, Reply, Worker, migrations, until,
@@ -25,7 +27,7 @@ pub struct Upgraded {
     /// A caller with the first admin key of back then.
     pub api: Api,
     /// Takes whatever is sent to it.
-    pub receiver: Receiver,
+    pub receiver: Arc<Receiver>,
     /// What clients were told.
     pub told: Value,
 }
@@ -49,9 +51,18 @@ impl Upgraded {
     pub async fn start(database: Database) -> Upgraded {
         let (prepared, receiver, past) = Upgraded::prepare(database).await;
         says_what_is_missing(&prepared, database).await;
-        let (gateway, told) = (prepared.start().await, past.told());
+        Upgraded::new(prepared.start().await, receiver.into(), past.told())
+    }
+
+    /// What a gateway was started on.
+    pub fn new(gateway: Gateway, receiver: Arc<Receiver>, told: Value) -> Upgraded {
         let api = gateway.admin().with_key(told["admin_key"].as_str().expect("a key"));
         Upgraded { gateway, api, receiver, told }
+    }
+
+    /// The same through another node.
+    pub fn through(&self, gateway: Gateway) -> Upgraded {
+        Upgraded::new(gateway, self.receiver.clone(), self.told.clone())
     }
 
     /// A key of back then.

@@ -8,8 +8,8 @@ use anyhow::Context as _;
 use clap::Args;
 use wakepost_domain::ports::Clock;
 use wakepost_store::moves::{Counted, DataKeys};
-use wakepost_store::postgres::{Postgres, PostgresOptions, SCHEMA_VERSION as POSTGRES_SCHEMA};
-use wakepost_store::sqlite::{Beside, FILE as SQLITE_FILE, SCHEMA_VERSION as SQLITE_SCHEMA};
+use wakepost_store::postgres::{Postgres, PostgresOptions, schema_version as postgres_schema};
+use wakepost_store::sqlite::{Beside, FILE as SQLITE_FILE, schema_version as sqlite_schema};
 
 use super::dump;
 use super::manifest::{About, Kind, Manifest};
@@ -93,11 +93,11 @@ async fn fill(config: &Config, to: &To, draft: &Path, key: &Path) -> anyhow::Res
     let (database, schema, file, rows, master_keys) = match &config.database_url {
         Some(url) => {
             let (rows, keys) = postgres(url, to, &draft.join(DUMP_FILE)).await?;
-            (Kind::Postgres, i64::from(POSTGRES_SCHEMA), DUMP_FILE, rows, keys)
+            (Kind::Postgres, i64::from(postgres_schema()), DUMP_FILE, rows, keys)
         }
         None => {
             let (rows, keys) = sqlite(config, &draft.join(SQLITE_FILE)).await?;
-            (Kind::Sqlite, SQLITE_SCHEMA, SQLITE_FILE, rows, keys)
+            (Kind::Sqlite, sqlite_schema(), SQLITE_FILE, rows, keys)
         }
     };
     File::open(draft.join(file))?.sync_all()?;

@@ -10,10 +10,10 @@ use clap::Args;
 use wakepost_domain::ports::{Clock, Entropy};
 use wakepost_domain::{AuditId, Ulid};
 use wakepost_store::moves::{AuditEntry, Checks, Counted, DataKeys};
-use wakepost_store::postgres::{Postgres, PostgresOptions, SCHEMA_VERSION as POSTGRES_SCHEMA};
+use wakepost_store::postgres::{Postgres, PostgresOptions, schema_version as postgres_schema};
 use wakepost_store::sqlite::{
-    Beside, Drive, Durability, FILE as SQLITE_FILE, SCHEMA_VERSION as SQLITE_SCHEMA, Sqlite,
-    schema_of,
+    Beside, Drive, Durability, FILE as SQLITE_FILE, Sqlite, schema_of,
+    schema_version as sqlite_schema,
 };
 
 use super::backup::{KEY_FILE, make_private};
@@ -47,8 +47,8 @@ pub async fn run(config: &Config, from: &From) -> anyhow::Result<ExitCode> {
         manifest.database
     );
     let known = match here {
-        Kind::Postgres => i64::from(POSTGRES_SCHEMA),
-        Kind::Sqlite => SQLITE_SCHEMA,
+        Kind::Postgres => i64::from(postgres_schema()),
+        Kind::Sqlite => sqlite_schema(),
     };
     anyhow::ensure!(
         manifest.schema <= known,

@@ -559,6 +559,7 @@ mod tests {
             "WAKEPOST_SOURCE_SECRET",
             "WAKEPOST_FAILPOINTS",
             "WAKEPOST_FAILPOINTS_ALL",
+            "WAKEPOST_NEXT_MIGRATION",
             "WAKEPOST_CLOCK_FILE",
             "WAKEPOST_PROFILE",
             "WAKEPOST_SEED",

@@ -8,10 +8,13 @@ use tokio_postgres::error::SqlState;
 use super::rows::get;
 use super::{Postgres, commit};
 use crate::error::{Result, StoreError};
-use crate::failpoint;
+use crate::{coming, failpoint};
+
+/// A number, a name and statements.
+type Migration = (i32, &'static str, &'static str);
 
 /// The migrations, by number. They are only ever added to.
-const MIGRATIONS: [(i32, &str, &str); 2] = [
+const MIGRATIONS: [Migration; 2] = [
     (1, "foundation", include_str!("../../migrations/postgres/0001_foundation.sql")),
     (
         2,
@@ -20,8 +23,16 @@ const MIGRATIONS: [(i32, &str, &str); 2] = [
     ),
 ];
 
+/// Those, and in a debug build perhaps one that is to come.
+fn migrations() -> impl Iterator<Item = Migration> {
+    let coming = coming::statements().map(|sql| (MIGRATIONS.len() as i32 + 1, coming::NAME, sql));
+    MIGRATIONS.into_iter().chain(coming)
+}
+
 /// The schema this program works with.
-pub const SCHEMA_VERSION: i32 = MIGRATIONS[MIGRATIONS.len() - 1].0;
+pub fn schema_version() -> i32 {
+    migrations().map(|(version, ..)| version).last().unwrap_or_default()
+}
 
 /// What nodes hold while they change the schema: an arbitrary number, the same in all of them.
 const LOCK: i64 = 0x77616b65_706f7374;
@@ -109,7 +120,7 @@ async fn migrate_one(client: &mut Client) -> Result<Option<Step>> {
 
 /// The tables that migrations made, partitions not counted.
 pub(super) fn tables() -> Vec<&'static str> {
-    let lines = MIGRATIONS.iter().flat_map(|(_, _, sql)| sql.lines());
+    let lines = migrations().flat_map(|(_, _, sql)| sql.lines());
     let named = lines.filter_map(|line| line.strip_prefix("CREATE TABLE ")?.strip_suffix(" ("));
     named.chain(["schema_migrations"]).collect()
 }
@@ -128,13 +139,12 @@ pub(super) async fn lock_schema(tx: &Transaction<'_>) -> Result<()> {
 /// A schema from a newer program is refused.
 async fn pending(tx: &Transaction<'_>) -> Result<Vec<Pending>> {
     let version = version(tx).await?;
-    if version > SCHEMA_VERSION {
-        return Err(StoreError::newer_schema(version.into(), SCHEMA_VERSION.into()));
+    if version > schema_version() {
+        return Err(StoreError::newer_schema(version.into(), schema_version().into()));
     }
-    Ok(MIGRATIONS
-        .iter()
+    Ok(migrations()
         .filter(|migration| migration.0 > version)
-        .map(|&(version, name, _)| Pending { version, name })
+        .map(|(version, name, _)| Pending { version, name })
         .collect())
 }
 
@@ -157,8 +167,7 @@ async fn apply(
            version int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())",
     )
     .await?;
-    let sql =
-        MIGRATIONS.iter().find(|migration| migration.0 == version).map(|migration| migration.2);
+    let sql = migrations().find(|migration| migration.0 == version).map(|migration| migration.2);
     tx.batch_execute(sql.unwrap_or_default()).await?;
     tx.execute(
         "INSERT INTO schema_migrations (version, name) VALUES ($1::int, $2::text)",

@@ -79,7 +79,7 @@ use settle::End;
 
 pub use backup::Snapshot;
 pub use looking::Looked;
-pub use migrate::{Pending, SCHEMA_VERSION};
+pub use migrate::{Pending, schema_version};
 
 /// How a node uses the database.
 #[derive(Debug, Clone, PartialEq, Eq)]

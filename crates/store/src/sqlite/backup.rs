@@ -6,7 +6,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
 use super::rows::unavailable;
-use super::{Beside, SCHEMA_VERSION, migrate};
+use super::{Beside, migrate};
 use crate::error::{Result, StoreError};
 use crate::moves::{AuditEntry, COUNTED, Counted};
 use crate::vault::LEASES;
@@ -77,7 +77,7 @@ pub fn schema_of(path: &Path) -> Result<i64> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
     let connection = Connection::open_with_flags(path, flags).map_err(unavailable)?;
     let missing = migrate::pending(&connection)?.len() as i64;
-    Ok(SCHEMA_VERSION - missing)
+    Ok(migrate::schema_version() - missing)
 }
 
 fn copy_pages(

@@ -8,10 +8,13 @@ use rusqlite::Connection;
 
 use super::rows::unavailable;
 use crate::error::{Result, StoreError};
-use crate::failpoint;
+use crate::{coming, failpoint};
+
+/// A number, a name and statements.
+type Migration = (i64, &'static str, &'static str);
 
 /// The migrations, by number. They are only ever added to.
-const MIGRATIONS: [(i64, &str, &str); 2] = [
+const MIGRATIONS: [Migration; 2] = [
     (1, "foundation", include_str!("../../migrations/sqlite/0001_foundation.sql")),
     (
         2,
@@ -20,8 +23,16 @@ const MIGRATIONS: [(i64, &str, &str); 2] = [
     ),
 ];
 
+/// Those, and in a debug build perhaps one that is to come.
+fn migrations() -> impl Iterator<Item = Migration> {
+    let coming = coming::statements().map(|sql| (MIGRATIONS.len() as i64 + 1, coming::NAME, sql));
+    MIGRATIONS.into_iter().chain(coming)
+}
+
 /// The schema this program works with.
-pub const SCHEMA_VERSION: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
+pub fn schema_version() -> i64 {
+    migrations().map(|(version, ..)| version).last().unwrap_or_default()
+}
 
 /// A migration that a database lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,8 +60,7 @@ pub fn refuse_newer(path: &Path) -> Result<()> {
 
 /// Brings the schema up to date.
 pub fn migrate(connection: &mut Connection) -> Result<()> {
-    for Pending { version, .. } in pending(connection)? {
-        let (_, name, sql) = MIGRATIONS[version as usize - 1];
+    for (version, name, sql) in missing(connection)? {
         let tx = connection.transaction().map_err(unavailable)?;
         tx.execute_batch(sql).map_err(unavailable)?;
         failpoint::pass("migration.mid_step")?;
@@ -63,21 +73,26 @@ pub fn migrate(connection: &mut Connection) -> Result<()> {
 
 /// Which migrations are missing. A schema from a newer program is refused.
 pub fn pending(connection: &Connection) -> Result<Vec<Pending>> {
+    let missing = missing(connection)?.into_iter();
+    Ok(missing.map(|(version, name, _)| Pending { version, name }).collect())
+}
+
+fn missing(connection: &Connection) -> Result<Vec<Migration>> {
     let version: i64 = connection
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .map_err(unavailable)?;
     known(version)?;
-    Ok(all().into_iter().filter(|migration| migration.version > version).collect())
+    Ok(migrations().filter(|migration| migration.0 > version).collect())
 }
 
 fn known(version: i64) -> Result<()> {
-    match version > SCHEMA_VERSION {
-        true => Err(StoreError::newer_schema(version, SCHEMA_VERSION)),
+    match version > schema_version() {
+        true => Err(StoreError::newer_schema(version, schema_version())),
         false => Ok(()),
     }
 }
 
 /// All migrations.
 pub fn all() -> Vec<Pending> {
-    MIGRATIONS.iter().map(|&(version, name, _)| Pending { version, name }).collect()
+    migrations().map(|(version, name, _)| Pending { version, name }).collect()
 }

@@ -71,7 +71,7 @@ use writer::Writer;
 
 pub use backup::schema_of;
 pub use beside::Beside;
-pub use migrate::{Pending, SCHEMA_VERSION};
+pub use migrate::{Pending, schema_version};
 
 /// The name of the database file in the data directory.
 pub const FILE: &str = "wakepost.db";

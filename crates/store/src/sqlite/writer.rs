@@ -16,7 +16,7 @@ use wakepost_domain::Timestamp;
 use wakepost_domain::ports::Clock;
 
 use super::checkpoint::{BUSY_PATIENCE, Checkpointer, Log};
-use super::migrate::SCHEMA_VERSION;
+use super::migrate::schema_version;
 use super::rewrite::rewrite;
 use super::rows::unavailable;
 use super::syncer::{Committed, LogFile, Marks, Syncer};
@@ -273,7 +273,8 @@ impl Core {
         connection
             .execute_batch(&format!(
                 "BEGIN IMMEDIATE; SELECT count(*) FROM tenants;
-                 PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+                 PRAGMA user_version = {}; COMMIT;",
+                schema_version()
             ))
             .map_err(unavailable)?;
         tracing::info!("the database was reopened");

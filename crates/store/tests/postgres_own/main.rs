@@ -24,7 +24,7 @@ use wakepost_store::moves::{
     Guard, Heartbeat, Ledger, NewEvent, NewJob, NewReceipt, NewWork, OrderKey, PruneBefore, Queue,
     Reading, Settings, Settle, Upkeep, WorkMeta, WorkMoves,
 };
-use wakepost_store::postgres::{Postgres, PostgresOptions, SCHEMA_VERSION};
+use wakepost_store::postgres::{Postgres, PostgresOptions, schema_version};
 use wakepost_store::vault::Sealed;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -178,7 +178,7 @@ fn end_of(ticket: wakepost_domain::lease::Ticket, ending: Ending) -> Settle {
 async fn many_nodes_may_migrate_at_once() {
     let database = Database::new().await;
     let first = database.node().await;
-    assert_eq!(first.pending_migrations().await.unwrap().len(), SCHEMA_VERSION as usize);
+    assert_eq!(first.pending_migrations().await.unwrap().len(), schema_version() as usize);
     let mut nodes = Vec::new();
     for _ in 0..8 {
         let node = database.node().await;
@@ -194,7 +194,7 @@ async fn many_nodes_may_migrate_at_once() {
     assert_eq!(first.pending_migrations().await.unwrap(), []);
     let raw = database.raw().await;
     let migrations = count(&raw, "SELECT count(*) FROM schema_migrations").await;
-    assert_eq!(migrations, i64::from(SCHEMA_VERSION));
+    assert_eq!(migrations, i64::from(schema_version()));
     assert_eq!(
         count(
             &raw,
@@ -231,7 +231,7 @@ async fn a_migration_that_waits_for_a_table_keeps_nobody_else_waiting() {
     reads.rollback().await.unwrap();
     migrating.await.unwrap().unwrap();
     let version = "SELECT max(version)::bigint FROM schema_migrations";
-    assert_eq!(count(&traffic, version).await, i64::from(SCHEMA_VERSION));
+    assert_eq!(count(&traffic, version).await, i64::from(schema_version()));
     traffic.batch_execute("SELECT trace FROM events").await.unwrap();
     database.close().await;
 }
