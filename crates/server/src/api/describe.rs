@@ -61,7 +61,8 @@ pub enum Idempotent {}
 impl IntoParams for Idempotent {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
         let about = "A repeat with the same key and body within 24 hours gets the first answer again, \
-                     less the secrets in it; another body is 409 `idempotency_mismatch`.";
+                     less the secrets in it; another body is 409 `idempotency_mismatch`. One that comes \
+                     while the first is under way is not refused: it gets that answer too.";
         vec![
             ParameterBuilder::new()
                 .name("Idempotency-Key")
