@@ -22,6 +22,7 @@ on_both!(
     what_a_stopping_worker_hands_back_is_free_at_once_and_costs_no_attempt,
     a_worker_gets_only_the_kinds_and_sources_it_asks_for,
     a_tenants_worker_never_gets_another_tenants_job,
+    a_job_that_cannot_be_read_fails_alone_and_keeps_no_other_from_its_worker,
     a_lease_never_passes_the_runs_last_moment,
     what_one_run_saves_the_next_one_gets,
     never_more_jobs_run_at_once_than_their_source_and_tenant_allow,
@@ -464,6 +465,35 @@ async fn a_tenants_worker_never_gets_another_tenants_job(database: Database) {
     let lease = Worker::new(&platform, "platform").wait().await;
     assert_eq!((lease.id(), &lease.job["tenant"]), (theirs.as_str(), &json!("globex")));
     lease.complete(json!(1)).await.is(200);
+}
+
+async fn a_job_that_cannot_be_read_fails_alone_and_keeps_no_other_from_its_worker(
+    database: Database,
+) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let source = api.source_with("stripe", json!({"max_attempts": 1})).await;
+    let (mut jobs, mut events) = (Vec::new(), Vec::new());
+    for n in 0..3 {
+        jobs.push(api.job_with(json!({"input": n, "max_attempts": 1})).await);
+        let sent = gateway.send(&source, &source.event(&format!("e-{n}"))).await.is(202);
+        events.push(sent.text("job_id"));
+    }
+    // What one is given is sealed for another, and the row of another's event is of a newer program.
+    gateway
+        .execute(
+            "UPDATE job_state SET input = (SELECT input FROM job_state ORDER BY work_id DESC LIMIT 1)
+             WHERE work_id = (SELECT work_id FROM job_state ORDER BY work_id LIMIT 1)",
+        )
+        .await;
+    let first = "(SELECT id FROM events ORDER BY id LIMIT 1)";
+    gateway.execute(&format!("UPDATE events SET route = 99 WHERE id = {first}")).await;
+    let leased = gateway.worker("w").lease_many(json!({"max": 10})).await;
+    let leased: HashSet<&str> = leased.iter().map(Lease::id).collect();
+    let readable = jobs[1..].iter().chain(&events[1..]);
+    assert_eq!(leased, readable.map(String::as_str).collect());
+    let errors = gateway.texts("SELECT last_error FROM work_done WHERE state = 8").await;
+    assert_eq!(errors, ["the job could not be read"; 2]);
 }
 
 async fn a_lease_never_passes_the_runs_last_moment(database: Database) {

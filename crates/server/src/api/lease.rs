@@ -11,10 +11,11 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 use wakepost_domain::access::{Reach, Right};
 use wakepost_domain::lease::{LEASE_MAX, LEASE_MIN, Ticket};
+use wakepost_domain::transition::Ending;
 use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{RunId, SourceId, Timestamp, limits};
 use wakepost_store::StoreError;
-use wakepost_store::moves::{Claimed, Heartbeat, Progress};
+use wakepost_store::moves::{Heartbeat, Progress};
 use wakepost_store::vault::Slot;
 
 use super::call::{At, Call};
@@ -26,11 +27,12 @@ use super::shapes::LeasedJob;
 use super::ticket::Leased;
 use super::work::{Moved, check_cost, check_name};
 use crate::context::Context;
-use crate::executors::preflight;
+use crate::executors::{UNREADABLE, preflight};
 use crate::queue::{Ask, Pushed};
 use crate::schema;
 use crate::telemetry::story;
 use crate::view;
+use crate::workers::settle::{End, settle};
 
 /// How often one call may claim jobs of which every one was kept back.
 const ROUNDS_MAX: usize = 20;
@@ -125,18 +127,39 @@ pub async fn lease(call: Call) -> Result<Response, ApiError> {
     Ok(once::json(StatusCode::OK, &LeasedJobs { jobs }))
 }
 
-/// Claimed jobs as their worker gets them, less those that a pre-flight kept back.
+/// Claimed jobs as their worker gets them, less those that nobody can read, those that cannot be read now, and those that a
+/// pre-flight kept back. What is not handed out has ended: nobody waits for its lease to run out.
 async fn handed_out(context: &Context, claimed: Vec<Pushed>) -> Result<Vec<Value>, ApiError> {
-    let plain = |(item, _, policy): &Pushed| {
+    let jobs = view::leased(context, &claimed).await;
+    let (mut readable, mut ends, mut away) = (Vec::with_capacity(jobs.len()), Vec::new(), None);
+    for (item, job) in claimed.into_iter().zip(jobs) {
+        let ticket = item.0.ticket;
+        match job {
+            Ok(job) => readable.push((item, job)),
+            Err(error @ StoreError::Corrupt(_)) => {
+                tracing::warn!(%error, run_id = %ticket.run_id(), "a job could not be read");
+                let ending = Ending::Failed { retryable: true, retry_after: None };
+                ends.push(End::plain(ticket, ending, Some(UNREADABLE.to_owned())));
+            }
+            Err(error) => {
+                ends.push(End::plain(ticket, Ending::HandedBack, None));
+                away = Some(error);
+            }
+        }
+    }
+    settle(context, ends).await;
+    match away {
+        Some(error) if readable.is_empty() => return Err(error.into()),
+        Some(error) => tracing::warn!(%error, "jobs that cannot be read now were handed back"),
+        None => {}
+    }
+    let plain = |((item, _, policy), _): &(Pushed, Value)| {
         policy.preflight.is_none() && item.meta.superseded_by.is_none()
     };
-    if claimed.iter().all(plain) {
-        let items: Vec<Claimed> = claimed.into_iter().map(|(item, ..)| item).collect();
-        return Ok(view::leased(context, &items).await?);
+    match readable.iter().all(plain) {
+        true => Ok(readable.into_iter().map(|(_, job)| job).collect()),
+        false => Ok(preflight::hand_out(context, readable).await),
     }
-    let items: Vec<Claimed> = claimed.iter().map(|(item, ..)| item.clone()).collect();
-    let jobs = view::leased(context, &items).await?;
-    Ok(preflight::hand_out(context, claimed.into_iter().zip(jobs).collect()).await)
 }
 
 /// How many, how long to wait for the first, and for how long.
@@ -394,4 +417,36 @@ pub async fn progress(At(id): At<String>, call: Call) -> Result<Response, ApiErr
         key.seal(Slot::Progress(ticket.work), body.content(Some(ticket.run_id())).as_bytes());
     call.context.store.progress(Progress { ticket, content }).await?;
     Ok(once::json(StatusCode::OK, &Moved { id, status: State::Running.as_str() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use http::Method;
+
+    use super::*;
+    use crate::trial::{ADMIN, Trial, ask};
+    use crate::workers::timers;
+
+    #[tokio::test]
+    async fn a_node_that_lacks_the_master_key_hands_jobs_back_at_once_and_counts_no_attempt() {
+        let trial = Trial::start().await;
+        for number in 0..3 {
+            trial.post("/jobs", &json!({"input": number})).await;
+        }
+        let (node, is_lost) = trial.forgetful_node().await;
+        timers::resync(&node).await.unwrap();
+        let lease = async || {
+            let wish = json!({"worker": "w", "max": 3});
+            ask(&node, ADMIN, Method::POST, "/api/v1/jobs/lease", &wish).await
+        };
+        is_lost.store(true, Ordering::Relaxed);
+        assert_eq!(lease().await.0, StatusCode::SERVICE_UNAVAILABLE);
+        is_lost.store(false, Ordering::Relaxed);
+        let (status, leased) = lease().await;
+        let attempts: Vec<_> =
+            leased["jobs"].as_array().unwrap().iter().map(|job| &job["attempt"]).collect();
+        assert_eq!((status, attempts), (StatusCode::OK, vec![&json!(1); 3]));
+    }
 }

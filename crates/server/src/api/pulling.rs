@@ -16,7 +16,7 @@ use wakepost_domain::webhook::{Mode, Webhook};
 use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, Timestamp, limits};
 use wakepost_store::StoreError;
-use wakepost_store::moves::{Claimed, Evidence, Heartbeat};
+use wakepost_store::moves::{Claimed, Heartbeat};
 
 use super::call::{At, Call};
 use super::describe::{self, Conflicting, Keyed, Missing};
@@ -29,7 +29,7 @@ use super::work::{Moved, check_name};
 use crate::context::Context;
 use crate::deliveries;
 use crate::executors;
-use crate::queue::Ask;
+use crate::queue::{Ask, Pushed};
 use crate::schema;
 use crate::telemetry::story;
 use crate::webhooks;
@@ -118,27 +118,28 @@ pub async fn lease(At(id): At<String>, call: Call) -> Result<Response, ApiError>
     let bodies = match executors::bodies(&call.context, tenant.id, &claimed).await {
         Ok(bodies) => bodies,
         Err(error) => {
-            for (item, ..) in &claimed {
-                end_run(&call.context, item.ticket, Ending::HandedBack, None).await;
-            }
+            let back = |(item, ..): &Pushed| End::plain(item.ticket, Ending::HandedBack, None);
+            settle(&call.context, claimed.iter().map(back).collect()).await;
             return Err(error.into());
         }
     };
-    let mut leased = Vec::with_capacity(claimed.len());
+    let (mut leased, mut ends) = (Vec::with_capacity(claimed.len()), Vec::new());
     for (item, ..) in &claimed {
         let body = item.event.and_then(|event| Some((event, bodies.get(&event)?.clone())));
-        match body {
-            Some((event, body)) => {
-                leased.push(handed_out(&call.context, &webhook, item, event, body)?);
-            }
+        let handed_out = match body {
+            Some((event, body)) => handed_out(&call.context, &webhook, item, event, body),
+            None => Err("the event is not kept any more, or cannot be read".to_owned()),
+        };
+        match handed_out {
+            Ok(delivery) => leased.push(delivery),
             // Nobody can have it.
-            None => {
+            Err(error) => {
                 let ending = Ending::Failed { retryable: false, retry_after: None };
-                let error = "the event is not kept any more, or cannot be read".to_owned();
-                end_run(&call.context, item.ticket, ending, Some(error)).await;
+                ends.push(End::plain(item.ticket, ending, Some(error)));
             }
         }
     }
+    settle(&call.context, ends).await;
     Ok(once::json(StatusCode::OK, &LeasedDeliveries { deliveries: leased }))
 }
 
@@ -158,10 +159,9 @@ fn handed_out(
     item: &Claimed,
     event: EventId,
     body: Bytes,
-) -> Result<LeasedDelivery, ApiError> {
-    let unfit = |error: String| ApiError::from(StoreError::Corrupt(error));
-    let delivery = deliveries::compose(context, item, webhook, event, body).map_err(unfit)?;
-    let headers = delivery.signed_headers(context.now()).map_err(unfit)?;
+) -> Result<LeasedDelivery, String> {
+    let delivery = deliveries::compose(context, item, webhook, event, body)?;
+    let headers = delivery.signed_headers(context.now())?;
     let headers: serde_json::Map<String, Value> = headers
         .iter()
         .map(|(name, value)| (name.to_string(), json!(String::from_utf8_lossy(value.as_bytes()))))
@@ -175,12 +175,6 @@ fn handed_out(
         headers: Value::Object(headers),
         body: String::from_utf8_lossy(&delivery.body).into_owned(),
     })
-}
-
-async fn end_run(context: &Context, ticket: Ticket, ending: Ending, error: Option<String>) {
-    let evidence = Evidence::default();
-    let end = End { ticket, ending, error, evidence, follow_up: None, expanded: None };
-    settle(context, vec![end]).await;
 }
 
 /// A receiver's word that it has a delivery.
@@ -267,8 +261,7 @@ async fn end(
     ending: Ending,
     error: Option<String>,
 ) -> Result<Response, ApiError> {
-    let evidence = Evidence::default();
-    let end = End { ticket, ending, error, evidence, follow_up: None, expanded: None };
+    let end = End::plain(ticket, ending, error);
     let settled = settle(&call.context, vec![end]).await.pop().unwrap_or(Err(StoreError::Busy))?;
     if settled.state == wakepost_domain::work::State::DeadLetter && !settled.repeated {
         webhooks::tell_of_dead_letter(&call.context, ticket.tenant, ticket.work).await;

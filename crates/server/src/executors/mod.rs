@@ -41,6 +41,9 @@ pub use answer::Said;
 pub use places::{Place, Places, Room};
 pub use said::{Found, Payload, Record, bodies, find};
 
+/// What is said of a run whose job nobody could read. Its lease ends at once, and another try may find it readable.
+pub const UNREADABLE: &str = "the job could not be read";
+
 /// How a run came out.
 #[derive(Debug)]
 pub(crate) enum Finished {
@@ -127,19 +130,14 @@ async fn run_to_its_end(context: &Arc<Context>, item: Pushed, said: Option<Paylo
 
 async fn run_agent(context: &Arc<Context>, item: &Pushed) {
     let (claimed, _, policy) = item;
-    let ticket = claimed.ticket;
-    let job = match view::leased(context, std::slice::from_ref(claimed)).await {
-        Ok(mut jobs) => jobs.pop().unwrap_or_default(),
-        Err(error) => {
-            tracing::warn!(%error, run_id = %ticket.run_id(), "a job could not be read");
-            let failed = Finished::Failed {
-                error: "the job could not be read".to_owned(),
-                retryable: true,
-                retry_after: None,
-            };
-            record(context, item, failed).await;
+    let job = match view::leased(context, std::slice::from_ref(item)).await.pop() {
+        Some(Ok(job)) => job,
+        Some(Err(error)) => {
+            tracing::warn!(%error, run_id = %claimed.ticket.run_id(), "a job could not be read");
+            record(context, item, Finished::failed(UNREADABLE, true)).await;
             return;
         }
+        None => return,
     };
     if let Err(finished) = preflight::pass(context, item, &job).await {
         record(context, item, finished).await;

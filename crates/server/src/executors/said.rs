@@ -116,29 +116,10 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use wakepost_store::vault::{KeyRing, MasterKey, MasterKeys, Vault};
 
     use super::*;
-    use crate::config;
     use crate::queue::Ask;
-    use crate::system::SystemClock;
     use crate::trial::Trial;
-
-    /// Master keys that can be lost.
-    #[derive(Clone)]
-    struct Ring {
-        keys: MasterKeys,
-        is_lost: Arc<AtomicBool>,
-    }
-
-    impl KeyRing for Ring {
-        fn keys(&self) -> MasterKeys {
-            match self.is_lost.load(Ordering::Relaxed) {
-                true => MasterKeys::new(MasterKey::new([9; 32]), Vec::new()),
-                false => self.keys.clone(),
-            }
-        }
-    }
 
     /// Two claimed deliveries, and another node, with the master keys it has.
     async fn claimed(trial: &Trial) -> (Vec<Pushed>, Arc<Context>, Arc<AtomicBool>) {
@@ -160,12 +141,7 @@ mod tests {
         };
         let claimed = context.queue.lease(&ask, &context.stop).await.unwrap();
         assert_eq!(claimed.len(), 2);
-        let (keys, _) =
-            config::master_keys(&context.config, context.entropy.as_ref()).await.unwrap();
-        let is_lost = Arc::new(AtomicBool::new(false));
-        let ring = Ring { keys: keys.keys(), is_lost: is_lost.clone() };
-        let vault = Vault::new(Arc::new(ring), context.store.clone(), context.entropy.clone());
-        let node = trial.node(Arc::new(SystemClock), Arc::new(vault)).await;
+        let (node, is_lost) = trial.forgetful_node().await;
         (claimed, node, is_lost)
     }
 

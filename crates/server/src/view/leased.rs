@@ -5,27 +5,50 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 use wakepost_domain::event::Event;
 use wakepost_domain::{EventId, SourceId, WorkId};
-use wakepost_store::Result;
 use wakepost_store::moves::{Claimed, JobState};
 use wakepost_store::vault::{Sealed, Slot, TenantKey};
+use wakepost_store::{Result, StoreError};
 
 use super::{Content, envelope, open_json};
 use crate::chains;
 use crate::context::Context;
+use crate::queue::Pushed;
 
-/// Puts leased jobs together. Rows are read in batches, whatever the number of jobs.
-pub async fn leased(context: &Context, claimed: &[Claimed]) -> Result<Vec<Value>> {
-    let joined = joined(context, claimed).await?;
+/// Puts leased jobs together, each by itself: one that is damaged (`Corrupt`) keeps no other from its worker. Any other error
+/// says nothing against the job. Rows are read in batches, whatever the number of jobs.
+pub async fn leased(context: &Context, claimed: &[Pushed]) -> Vec<Result<Value>> {
+    match read(context, claimed).await {
+        Ok(mut rows) => {
+            let mut jobs = Vec::with_capacity(claimed.len());
+            for (item, ..) in claimed {
+                jobs.push(one(context, item, &mut rows).await);
+            }
+            jobs
+        }
+        // A row that cannot be read spoils what it is read with: halves tell whose it is.
+        Err(StoreError::Corrupt(_)) if claimed.len() > 1 => {
+            let (first, second) = claimed.split_at(claimed.len() / 2);
+            let mut jobs = Box::pin(leased(context, first)).await;
+            jobs.extend(Box::pin(leased(context, second)).await);
+            jobs
+        }
+        Err(error) => claimed.iter().map(|_| Err(error.clone())).collect(),
+    }
+}
+
+/// All that jobs are put together from.
+async fn read(context: &Context, claimed: &[Pushed]) -> Result<Rows> {
+    let claimed = || claimed.iter().map(|(item, ..)| item);
+    let joined = joined(context, claimed()).await?;
     let of = |item: &Claimed| {
         let more = joined.get(&item.ticket.work).into_iter().flatten().copied();
         item.event.into_iter().chain(more).collect::<Vec<EventId>>()
     };
-    let ids: Vec<_> = claimed
-        .iter()
+    let ids: Vec<_> = claimed()
         .flat_map(|item| of(item).into_iter().map(|event| (item.ticket.tenant, event)))
         .collect();
-    let works = claimed.iter().map(|item| item.ticket.work).collect();
-    let lanes: Vec<_> = claimed.iter().map(|item| item.lane).collect();
+    let works = claimed().map(|item| item.ticket.work).collect();
+    let lanes: Vec<_> = claimed().map(|item| item.lane).collect();
     let events = async {
         match ids.is_empty() {
             true => Ok((Vec::new(), Vec::new())),
@@ -43,18 +66,13 @@ pub async fn leased(context: &Context, claimed: &[Claimed]) -> Result<Vec<Value>
         true => Vec::new(),
         false => context.store.contents(shared).await?,
     };
-    let mut rows = Rows {
+    Ok(Rows {
         events: events.into_iter().map(|event| (event.id, event)).collect(),
         bodies: bodies.into_iter().chain(shared).collect(),
         states: states.into_iter().collect(),
         names: lanes.iter().map(|lane| (lane.id, lane.key.name.clone())).collect(),
         joined,
-    };
-    let mut jobs = Vec::with_capacity(claimed.len());
-    for item in claimed {
-        jobs.push(one(context, item, &mut rows).await?);
-    }
-    Ok(jobs)
+    })
 }
 
 struct Rows {
@@ -67,8 +85,11 @@ struct Rows {
 }
 
 /// The events that joined items. Only what runs in order is ever joined, so the usual claim asks nothing.
-async fn joined(context: &Context, claimed: &[Claimed]) -> Result<HashMap<WorkId, Vec<EventId>>> {
-    let orderly = claimed.iter().filter(|item| item.ticket.ordered && item.event.is_some());
+async fn joined(
+    context: &Context,
+    claimed: impl Iterator<Item = &Claimed>,
+) -> Result<HashMap<WorkId, Vec<EventId>>> {
+    let orderly = claimed.filter(|item| item.ticket.ordered && item.event.is_some());
     let orderly: Vec<WorkId> = orderly.map(|item| item.ticket.work).collect();
     let mut joined: HashMap<WorkId, Vec<EventId>> = HashMap::new();
     if !orderly.is_empty() {
@@ -82,7 +103,11 @@ async fn joined(context: &Context, claimed: &[Claimed]) -> Result<HashMap<WorkId
 async fn one(context: &Context, item: &Claimed, rows: &mut Rows) -> Result<Value> {
     let ticket = &item.ticket;
     let work = ticket.work;
-    let key = context.vault.key(ticket.tenant).await?;
+    let key = context.vault.key(ticket.tenant).await.map_err(|error| match error {
+        // A key that this node cannot unwrap makes nothing damaged.
+        StoreError::Corrupt(why) => StoreError::Unavailable(why),
+        error => error,
+    })?;
     let tenant = context.directory.tenant(ticket.tenant).await?;
     let slug = tenant.map(|tenant| tenant.slug.clone()).unwrap_or_default();
     let event = item.event.and_then(|id| rows.events.remove(&id));

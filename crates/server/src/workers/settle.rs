@@ -34,6 +34,14 @@ pub struct End {
     pub expanded: Option<Expanded>,
 }
 
+impl End {
+    /// The end of a run that leaves nothing behind.
+    pub fn plain(ticket: Ticket, ending: Ending, error: Option<String>) -> End {
+        let evidence = Evidence::default();
+        End { ticket, ending, error, evidence, follow_up: None, expanded: None }
+    }
+}
+
 /// Ends runs whose lease is live. Each has its own answer.
 pub async fn settle(context: &Context, ends: Vec<End>) -> Vec<Result<Settled>> {
     let mut batch = Vec::with_capacity(ends.len());
