@@ -15,7 +15,7 @@ use tower::ServiceExt;
 use wakepost_domain::ports::Entropy;
 use wakepost_server::app::{self, Ports, Reached};
 use wakepost_server::config::{Config, Flags, load};
-use wakepost_server::context::NoHub;
+use wakepost_server::hub::NoHub;
 use wakepost_server::outbound::{ClientSettings, HttpClient, Mailer, SystemResolver};
 use wakepost_server::workers;
 use wakepost_store::sqlite::{Drive, Durability, Sqlite};

@@ -23,13 +23,14 @@ use wakepost_store::{Store, StoreError};
 
 use crate::api::{self, KeptKeySet, KeptStats, hash_key, new_key};
 use crate::config::{self, Config, MasterKeySource};
-use crate::context::{self, Context, Hub, NoHub};
+use crate::context::{self, Context};
 use crate::dashboard;
 use crate::directory::{Directory, MANY_NODES_TTL};
 use crate::doors::{self, Door};
 use crate::edge::{self, Faults, Rejections};
 use crate::executors::Places;
 use crate::fresh::Fresh;
+use crate::hub::{Hub, NoHub, Word};
 use crate::listener::{self, tls::Tls};
 use crate::mcp;
 use crate::outbound::{ClientSettings, GuardedClient, HttpClient, Mailer, SystemResolver};
@@ -334,8 +335,8 @@ async fn keep_partitions(context: Arc<Context>, postgres: Postgres) {
 struct PostgresHub(Postgres);
 
 impl Hub for PostgresHub {
-    fn tell(&self, message: &str) {
-        self.0.notify(message);
+    fn tell(&self, word: Word) {
+        self.0.notify(&word.to_string());
     }
 }
 

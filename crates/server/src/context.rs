@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wakepost_domain::ports::{Clock, Entropy};
-use wakepost_domain::{KeyId, SourceId, TenantId, Timestamp, Ulid};
+use wakepost_domain::{KeyId, SourceId, Timestamp, Ulid};
 use wakepost_store::Store;
 use wakepost_store::moves::Ledger;
 use wakepost_store::vault::Vault;
@@ -21,6 +21,7 @@ use crate::directory::Directory;
 use crate::edge::{Faults, Rejections};
 use crate::executors::Places;
 use crate::fresh::Fresh;
+use crate::hub::{Hub, Setting, Word};
 use crate::outbound::{HttpClient, Mailer};
 use crate::queue::Queue;
 use crate::rates::{Rates, Strangers};
@@ -36,21 +37,6 @@ use crate::workers::rescue::Aside;
 /// How far the clock may go back before new ids go back with it. Small steps are common where clocks are kept in time,
 /// and must not put a later job before an earlier one; after a large one a wrong time in each id would be worse.
 const STEP_BACK_MAX: Duration = Duration::from_secs(60);
-
-/// Tells the other nodes that something changed. A lost message costs a moment, never an event: every
-/// reader also looks for itself now and then.
-pub trait Hub: Send + Sync {
-    /// Sends a short word to all nodes, this one included.
-    fn tell(&self, message: &str);
-}
-
-/// For a node that is alone.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoHub;
-
-impl Hub for NoHub {
-    fn tell(&self, _message: &str) {}
-}
 
 /// The parts, connected once at start.
 pub struct Context {
@@ -157,25 +143,23 @@ impl Context {
         self.used_keys.lock().insert(key, self.now());
     }
 
-    /// A source changed: this node and the others read it anew.
-    pub fn source_changed(&self, id: SourceId) {
-        self.directory.forget_source(id);
-        self.queue.rules_changed();
-        self.hub.tell(&format!("s:{id}"));
+    /// Settings were changed: this node and the others read them anew.
+    pub fn changed(&self, setting: Setting) {
+        self.forget(setting);
+        self.hub.tell(Word::Changed(setting));
     }
 
-    /// A tenant changed: this node and the others read it anew.
-    pub fn tenants_changed(&self) {
-        self.directory.forget_tenants();
+    /// This node reads settings anew.
+    pub fn forget(&self, setting: Setting) {
+        match setting {
+            Setting::Source(id) => self.directory.forget_source(id),
+            // The default tenant's types are read by all tenants, but kept once.
+            Setting::Webhooks(tenant) => self.directory.forget_webhooks(tenant),
+            Setting::Tenants => self.directory.forget_tenants(),
+            // No rule of the queue is a key's.
+            Setting::Keys => return self.directory.forget_keys(),
+        }
         self.queue.rules_changed();
-        self.hub.tell("t");
-    }
-
-    /// A type of event of a tenant changed: this node and the others read it anew. The default tenant's are read by all
-    /// tenants, but kept once.
-    pub fn types_changed(&self, tenant: TenantId) {
-        self.directory.forget_types(tenant);
-        self.hub.tell(&format!("h:{}", tenant.0));
     }
 
     /// A new id for something that happens now. It sorts after all that this node gave out before, unless the clock

@@ -10,6 +10,7 @@ use wakepost_store::vault::{Sealed, Slot};
 
 use crate::context::Context;
 use crate::directory::LiveSource;
+use crate::hub::Setting;
 use crate::outbound::{
     AddressPolicy, KeepBody, OutboundAnswer, OutboundRequest, SendError, SendErrorClass, Target,
     Trust, retry_after,
@@ -75,7 +76,7 @@ pub async fn lead<T>(
                 let (tenant, source) = (live.source.tenant, live.source.id);
                 let keeping = context.store.keep_registration(tenant, source, sealed, None);
                 keeping.await.map_err(|error| Halt::passing(error.to_string()))?;
-                context.source_changed(source);
+                context.changed(Setting::Source(source));
                 answer = None;
             }
             Step::Done(done) => return Ok(done),

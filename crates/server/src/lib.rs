@@ -22,6 +22,7 @@ pub mod edge;
 pub mod exchange;
 pub mod executors;
 pub mod fresh;
+pub mod hub;
 pub mod listener;
 pub mod mcp;
 pub mod outbound;

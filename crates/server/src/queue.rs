@@ -26,8 +26,8 @@ use wakepost_domain::{SourceId, TenantId};
 use wakepost_store::moves::{ClaimLane, ClaimRequest, Claimed};
 use wakepost_store::{Result, Store, failpoint};
 
-use crate::context::Hub;
 use crate::directory::{Directory, Policy};
+use crate::hub::{Hub, Word};
 pub use firing::Fire;
 use resting::Resting;
 use seen::Seen;
@@ -179,7 +179,7 @@ impl Queue {
         if failpoint::pass_async("wake.lost").await.is_err() {
             return;
         }
-        self.hub.tell(&format!("w:{}", lane.id.0));
+        self.hub.tell(Word::Ready(lane.id));
         self.hint_here(lane, count).await;
     }
 
@@ -203,7 +203,7 @@ impl Queue {
     /// As [`Queue::hint_lanes`], and the other nodes are told.
     pub async fn hint_all_nodes(&self, ids: &[LaneId]) -> Result<()> {
         for id in ids {
-            self.hub.tell(&format!("w:{}", id.0));
+            self.hub.tell(Word::Ready(*id));
         }
         self.hint_lanes(ids).await
     }
@@ -244,7 +244,7 @@ impl Queue {
 
     /// A place under a bound on running items got free: the lanes that waited for it may go on.
     pub async fn cap_freed(&self, tenant: TenantId) -> Result<()> {
-        self.hub.tell(&format!("c:{}", tenant.0));
+        self.hub.tell(Word::Freed(tenant));
         self.unpark(tenant).await
     }
 

@@ -19,7 +19,8 @@ use wakepost_store::vault::{KeyRing, MasterKey, MasterKeys, Vault};
 
 use crate::app::{self, Ports, Reached};
 use crate::config::{Config, Flags, load};
-use crate::context::{Context, NoHub};
+use crate::context::Context;
+use crate::hub::NoHub;
 use crate::outbound::{ClientSettings, GuardedClient, Mailer, SystemResolver};
 use crate::system::{SystemClock, SystemEntropy};
 

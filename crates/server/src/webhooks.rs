@@ -21,6 +21,7 @@ use wakepost_store::{Result, StoreError, failpoint};
 use crate::context::Context;
 use crate::deliveries;
 use crate::directory::sealed_webhook;
+use crate::hub::Setting;
 use crate::outbound::{Tried, deliver};
 use crate::publishing;
 use crate::telemetry::metrics::{Kind, Stands};
@@ -71,25 +72,18 @@ pub async fn change<E: From<StoreError>>(
         match context.store.update_webhook(sealed_webhook(&after, &key), audit.clone()).await {
             Ok(()) => {
                 after.version += 1;
-                changed(context, tenant).await;
+                context.changed(Setting::Webhooks(tenant));
                 return Ok(after);
             }
             Err(StoreError::InvalidState(_)) => {}
             Err(error) => {
                 // Perhaps it is written all the same.
-                changed(context, tenant).await;
+                context.changed(Setting::Webhooks(tenant));
                 return Err(error.into());
             }
         }
     }
     Err(StoreError::Busy.into())
-}
-
-/// A webhook of a tenant changed: every node reads it again.
-pub async fn changed(context: &Context, tenant: TenantId) {
-    context.directory.forget_webhooks(tenant);
-    context.queue.rules_changed();
-    context.hub.tell(&format!("h:{}", tenant.0));
 }
 
 /// A lane may hand out again.

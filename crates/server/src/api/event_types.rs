@@ -23,6 +23,7 @@ use super::error::ApiError;
 use super::once;
 use super::page::{Listed, PageQuery, listed_by_name};
 use crate::directory::Catalogue;
+use crate::hub::Setting;
 use crate::{publishing, schema};
 
 /// From how many bytes of types on a page is full.
@@ -235,7 +236,7 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     let once = call.once(tenant.id, StatusCode::CREATED, &view).await?;
     let audit = call.audit(Some(tenant.id), "event_type.create", view.name.clone(), None);
     let made = call.context.store.put_event_type(tenant.id, new, true, audit, once).await;
-    call.context.types_changed(tenant.id);
+    call.context.changed(Setting::Webhooks(tenant.id));
     call.answer_once(tenant.id, made?, |()| once::json(StatusCode::CREATED, &view)).await
 }
 
@@ -301,7 +302,7 @@ pub async fn put(At(name): At<String>, call: Call) -> Result<Response, ApiError>
     };
     let audit = call.audit(Some(tenant.id), action, view.name.clone(), None);
     let made = call.context.store.put_event_type(tenant.id, new, false, audit, None).await;
-    call.context.types_changed(tenant.id);
+    call.context.changed(Setting::Webhooks(tenant.id));
     match made? {
         Once::Now(()) | Once::Before(_) => Ok(once::json(status, &view)),
     }
@@ -324,7 +325,7 @@ pub async fn remove(At(name): At<String>, call: Call) -> Result<Response, ApiErr
     call.no_query()?;
     let audit = call.audit(Some(tenant.id), "event_type.delete", name.clone(), None);
     let gone = call.context.store.delete_event_type(tenant.id, name, audit).await;
-    call.context.types_changed(tenant.id);
+    call.context.changed(Setting::Webhooks(tenant.id));
     gone?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

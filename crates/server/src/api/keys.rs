@@ -16,6 +16,7 @@ use super::once;
 use super::page::{Listed, PageQuery, cut, listed};
 use super::work::{check_name, check_rate};
 use crate::context::Context;
+use crate::hub::Setting;
 use crate::schema;
 
 #[derive(Deserialize, ToSchema)]
@@ -194,7 +195,6 @@ pub async fn revoke(At(id): At<String>, call: Call) -> Result<Response, ApiError
     };
     let audit = call.audit(tenant, "key.revoke", id.to_string(), None);
     call.context.store.revoke_key(id, reach, audit).await?;
-    call.context.directory.forget_keys();
-    call.context.hub.tell("k");
+    call.context.changed(Setting::Keys);
     Ok(StatusCode::NO_CONTENT.into_response())
 }

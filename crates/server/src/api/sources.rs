@@ -33,6 +33,7 @@ use super::page::{Listed, PageQuery, listed};
 use super::work::Moved;
 use crate::context::Context;
 use crate::directory::{LiveSource, sealed_record};
+use crate::hub::Setting;
 use crate::registering::webhook_url;
 use crate::schema;
 use body::SourceBody;
@@ -276,7 +277,7 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     let once = call.once(tenant.id, StatusCode::CREATED, &answer).await?;
     let audit = call.audit(Some(tenant.id), "source.create", source.id.to_string(), None);
     let made = context.store.create_source(record, audit, once).await?;
-    context.source_changed(source.id);
+    context.changed(Setting::Source(source.id));
     answer.secret = made_secret;
     answer.executor_secret = made_executor_secret;
     answer.callback_secret = made_callback_secret;
@@ -413,7 +414,7 @@ pub async fn save(call: &Call, mut source: Source, action: &str) -> Result<Sourc
     let record = sealed(context, &source).await?;
     let audit = call.audit(Some(source.tenant), action, source.id.to_string(), None);
     context.store.update_source(record.clone(), seen, audit).await?;
-    context.source_changed(source.id);
+    context.changed(Setting::Source(source.id));
     shown(context, &opened(context, record).await?).await
 }
 
@@ -430,7 +431,7 @@ pub async fn remove(At(id): At<String>, call: Call) -> Result<Response, ApiError
     call.no_query()?;
     let audit = call.audit(Some(tenant.id), "source.delete", id.to_string(), None);
     call.context.store.delete_source(tenant.id, id, audit).await?;
-    call.context.source_changed(id);
+    call.context.changed(Setting::Source(id));
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -22,6 +22,7 @@ use super::sources::check_executor;
 use super::work::{check_attempts, check_backoff, check_name, check_rate, check_retries};
 use crate::config::Config;
 use crate::directory::Secret;
+use crate::hub::Setting;
 use crate::schema;
 
 /// How often a change is made anew to what somebody else changed meanwhile.
@@ -286,7 +287,7 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     let once = call.once(TenantId::DEFAULT, StatusCode::CREATED, &answer).await?;
     let audit = call.audit(None, "tenant.create", made.slug.clone(), None);
     let made = call.context.store.create_tenant(made.slug, made.settings, audit, once).await?;
-    call.context.tenants_changed();
+    call.context.changed(Setting::Tenants);
     let now = |tenant: Tenant| {
         let secret = executor_secret(&call, &tenant);
         once::json(StatusCode::CREATED, &TenantView { executor_secret: secret, ..answer })
@@ -338,7 +339,7 @@ pub async fn update(At(slug): At<String>, call: Call) -> Result<Response, ApiErr
             }
         }
     }
-    call.context.tenants_changed();
+    call.context.changed(Setting::Tenants);
     let answer = TenantView { executor_secret: executor_secret(&call, &tenant), ..shown(&tenant) };
     Ok(once::json(StatusCode::OK, &answer))
 }

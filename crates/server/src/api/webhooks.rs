@@ -29,6 +29,7 @@ use super::once;
 use super::page::{Listed, PageQuery, cut, listed};
 use crate::context::Context;
 use crate::directory::sealed_webhook;
+use crate::hub::Setting;
 use crate::outbound::SendErrorClass;
 use crate::schema;
 use crate::webhooks::{self, Asked};
@@ -262,7 +263,7 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     let record = sealed_webhook(&webhook, &key);
     let made = context.store.create_webhook(record, most, audit, once).await?;
     if matches!(made, Once::Now(())) {
-        webhooks::changed(context, tenant.id).await;
+        context.changed(Setting::Webhooks(tenant.id));
     }
     view.secret = secret_shown(&webhook);
     call.answer_once(tenant.id, made, |()| once::json(StatusCode::CREATED, &view)).await
@@ -371,7 +372,7 @@ pub async fn remove(At(id): At<String>, call: Call) -> Result<Response, ApiError
     let context = &call.context;
     let audit = call.audit(Some(tenant.id), "webhook.delete", id, None);
     context.store.delete_webhook(tenant.id, webhook.id, audit).await?;
-    webhooks::changed(context, tenant.id).await;
+    context.changed(Setting::Webhooks(tenant.id));
     webhooks::end_waiting(context, webhook.lane, State::Cancelled, "the webhook was deleted")
         .await?;
     Ok(StatusCode::NO_CONTENT.into_response())

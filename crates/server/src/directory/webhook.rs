@@ -209,13 +209,9 @@ impl Directory {
         Ok(found)
     }
 
-    /// A webhook of a tenant changed.
+    /// A webhook or a type of a tenant changed.
     pub fn forget_webhooks(&self, tenant: TenantId) {
         self.webhooks.forget(&tenant);
-    }
-
-    /// A type of a tenant changed.
-    pub fn forget_types(&self, tenant: TenantId) {
         self.catalogues.forget(&tenant);
     }
 }

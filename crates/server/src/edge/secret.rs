@@ -6,6 +6,7 @@ use wakepost_store::{Result, StoreError};
 
 use crate::context::Context;
 use crate::directory::{LiveSource, sealed_record};
+use crate::hub::Setting;
 
 /// Keeps it as the source's secret. Of two first requests one wins; the other finds the source changed.
 pub async fn keep_secret(context: &Context, live: &LiveSource, secret: String) -> Result<()> {
@@ -24,7 +25,7 @@ pub async fn keep_secret(context: &Context, live: &LiveSource, secret: String) -
         note: None,
     };
     let kept = context.store.update_source(record, seen, audit).await;
-    context.source_changed(source.id);
+    context.changed(Setting::Source(source.id));
     match kept {
         Ok(_) => Ok(()),
         Err(StoreError::InvalidState(_)) => Err(StoreError::Busy),
