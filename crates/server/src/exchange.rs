@@ -1,12 +1,15 @@
 //! Conversations with the APIs of providers: what an adapter wants sent is sent here, and nowhere else.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, header};
 use serde_json::Value;
+use wakepost_domain::Timestamp;
 use wakepost_providers::{Answered, ApiCall, Exchange, Failure, Step};
-use wakepost_store::vault::{Sealed, Slot};
+use wakepost_store::Store;
+use wakepost_store::vault::Slot;
 
 use crate::context::Context;
 use crate::directory::LiveSource;
@@ -72,11 +75,8 @@ pub async fn lead<T>(
         match exchange.next(answered.as_ref()) {
             Step::Call(call) => answer = Some(send(context, live, call).await?),
             Step::Keep(registration) => {
-                let sealed = seal(live, &registration);
-                let (tenant, source) = (live.source.tenant, live.source.id);
-                let keeping = context.store.keep_registration(tenant, source, sealed, None);
+                let keeping = keep(context, live, &registration, None);
                 keeping.await.map_err(|error| Halt::passing(error.to_string()))?;
-                context.changed(Setting::Source(source));
                 answer = None;
             }
             Step::Done(done) => return Ok(done),
@@ -93,10 +93,19 @@ pub async fn lead<T>(
     Err(Halt::passing(format!("{} did not come to an end", live.facts.label)))
 }
 
-/// What is kept of a registration, sealed.
-pub fn seal(live: &LiveSource, registration: &Value) -> Sealed {
-    let slot = Slot::Registration(live.source.id);
-    live.key.seal(slot, registration.to_string().as_bytes())
+/// Keeps a registration, sealed. `ends`: when it does, and when somebody should renew it; none changes neither.
+pub async fn keep(
+    context: &Context,
+    live: &LiveSource,
+    registration: &Value,
+    ends: Option<(Timestamp, Timestamp)>,
+) -> wakepost_store::Result<()> {
+    let (tenant, id) = (live.source.tenant, live.source.id);
+    let sealed = live.key.seal(Slot::Registration(id), registration.to_string().as_bytes());
+    let keep = |store: Arc<dyn Store>| async move {
+        store.keep_registration(tenant, id, sealed, ends).await
+    };
+    context.change(Setting::Source(id), keep).await
 }
 
 fn wait(context: &Context, answer: &OutboundAnswer) -> Option<Duration> {

@@ -11,7 +11,6 @@ use wakepost_store::{Result, StoreError};
 use crate::context::Context;
 use crate::directory::LiveSource;
 use crate::exchange::{self, Halt};
-use crate::hub::Setting;
 
 /// What a source's provider is told to send to.
 pub fn webhook_url(context: &Context, live: &LiveSource) -> String {
@@ -62,9 +61,7 @@ async fn keep(context: &Context, live: &LiveSource, registered: Registered) -> R
     if let Some(registration) = &registered.registration {
         let now = context.now();
         let ends = registered.expires_at.map(|ends| (ends, renew_at(now, ends)));
-        let sealed = exchange::seal(live, registration);
-        context.store.keep_registration(tenant, source, sealed, ends).await?;
-        context.changed(Setting::Source(source));
+        exchange::keep(context, live, registration, ends).await?;
     }
     Ok(())
 }

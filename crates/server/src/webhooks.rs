@@ -16,7 +16,7 @@ use wakepost_domain::webhook::{Notice, NoticeKind, Webhook};
 use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, TenantId, Timestamp, WebhookId, WorkId};
 use wakepost_store::moves::AuditEntry;
-use wakepost_store::{Result, StoreError, failpoint};
+use wakepost_store::{Result, Store, StoreError, failpoint};
 
 use crate::context::Context;
 use crate::deliveries;
@@ -69,18 +69,16 @@ pub async fn change<E: From<StoreError>>(
         }
         let key = context.vault.key(tenant).await?;
         failpoint::pass_async("webhook.before_write").await?;
-        match context.store.update_webhook(sealed_webhook(&after, &key), audit.clone()).await {
+        let (record, audit) = (sealed_webhook(&after, &key), audit.clone());
+        let update =
+            |store: Arc<dyn Store>| async move { store.update_webhook(record, audit).await };
+        match context.change(Setting::Webhooks(tenant), update).await {
             Ok(()) => {
                 after.version += 1;
-                context.changed(Setting::Webhooks(tenant));
                 return Ok(after);
             }
             Err(StoreError::InvalidState(_)) => {}
-            Err(error) => {
-                // Perhaps it is written all the same.
-                context.changed(Setting::Webhooks(tenant));
-                return Err(error.into());
-            }
+            Err(error) => return Err(error.into()),
         }
     }
     Err(StoreError::Busy.into())

@@ -15,7 +15,8 @@ use wakepost_domain::TenantId;
 use wakepost_domain::access::Right;
 use wakepost_domain::event_type::{EventType, EventTypeSpec, Version};
 use wakepost_domain::tenant::Tenant;
-use wakepost_store::moves::Once;
+use wakepost_store::Store;
+use wakepost_store::moves::{AuditEntry, Idempotency, Once};
 
 use super::call::{At, Call};
 use super::describe::{self, Conflicting, Idempotent, Keyed, Missing};
@@ -235,9 +236,23 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     let (new, view) = checked(&tenant, name, spec).await?;
     let once = call.once(tenant.id, StatusCode::CREATED, &view).await?;
     let audit = call.audit(Some(tenant.id), "event_type.create", view.name.clone(), None);
-    let made = call.context.store.put_event_type(tenant.id, new, true, audit, once).await;
-    call.context.changed(Setting::Webhooks(tenant.id));
-    call.answer_once(tenant.id, made?, |()| once::json(StatusCode::CREATED, &view)).await
+    let made = register(&call, tenant.id, new, true, audit, once).await?;
+    call.answer_once(tenant.id, made, |()| once::json(StatusCode::CREATED, &view)).await
+}
+
+/// Stores a type, and refuses one that is there if it must be new.
+async fn register(
+    call: &Call,
+    tenant: TenantId,
+    of_type: EventType,
+    only_new: bool,
+    audit: AuditEntry,
+    once: Option<Idempotency>,
+) -> Result<Once<()>, ApiError> {
+    let put = |store: Arc<dyn Store>| async move {
+        store.put_event_type(tenant, of_type, only_new, audit, once).await
+    };
+    Ok(call.context.change(Setting::Webhooks(tenant), put).await?)
 }
 
 /// What was said of a type, checked, with what is doubtful about it.
@@ -301,9 +316,7 @@ pub async fn put(At(name): At<String>, call: Call) -> Result<Response, ApiError>
         false => (StatusCode::CREATED, "event_type.create"),
     };
     let audit = call.audit(Some(tenant.id), action, view.name.clone(), None);
-    let made = call.context.store.put_event_type(tenant.id, new, false, audit, None).await;
-    call.context.changed(Setting::Webhooks(tenant.id));
-    match made? {
+    match register(&call, tenant.id, new, false, audit, None).await? {
         Once::Now(()) | Once::Before(_) => Ok(once::json(status, &view)),
     }
 }
@@ -324,8 +337,9 @@ pub async fn remove(At(name): At<String>, call: Call) -> Result<Response, ApiErr
     }
     call.no_query()?;
     let audit = call.audit(Some(tenant.id), "event_type.delete", name.clone(), None);
-    let gone = call.context.store.delete_event_type(tenant.id, name, audit).await;
-    call.context.changed(Setting::Webhooks(tenant.id));
-    gone?;
+    let of = tenant.id;
+    let delete =
+        |store: Arc<dyn Store>| async move { store.delete_event_type(of, name, audit).await };
+    call.context.change(Setting::Webhooks(of), delete).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

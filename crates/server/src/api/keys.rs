@@ -1,11 +1,14 @@
 //! API keys: made, listed, revoked. A secret is shown once.
 
+use std::sync::Arc;
+
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wakepost_domain::access::{Key, Reach, Right, Role};
 use wakepost_domain::{KeyId, TenantId, Timestamp};
+use wakepost_store::Store;
 use wakepost_store::moves::KeyRecord;
 
 use super::auth::{hash_key, new_key};
@@ -194,7 +197,7 @@ pub async fn revoke(At(id): At<String>, call: Call) -> Result<Response, ApiError
         _ => None,
     };
     let audit = call.audit(tenant, "key.revoke", id.to_string(), None);
-    call.context.store.revoke_key(id, reach, audit).await?;
-    call.context.changed(Setting::Keys);
+    let revoke = |store: Arc<dyn Store>| async move { store.revoke_key(id, reach, audit).await };
+    call.context.change(Setting::Keys, revoke).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

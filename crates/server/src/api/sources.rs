@@ -5,6 +5,7 @@ pub mod setup;
 pub mod testing;
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
@@ -22,6 +23,7 @@ use wakepost_domain::thread::ThreadPolicy;
 use wakepost_domain::work::Priority;
 use wakepost_domain::{EventId, SourceId, TenantId, Timestamp, Ulid};
 use wakepost_providers::{Provider, SecretNeed, registry};
+use wakepost_store::Store;
 use wakepost_store::moves::{Page, SourceRecord};
 
 use super::call::{At, Call, Nothing};
@@ -276,8 +278,9 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     let mut answer = shown(context, &opened(context, record.clone()).await?).await?;
     let once = call.once(tenant.id, StatusCode::CREATED, &answer).await?;
     let audit = call.audit(Some(tenant.id), "source.create", source.id.to_string(), None);
-    let made = context.store.create_source(record, audit, once).await?;
-    context.changed(Setting::Source(source.id));
+    let create =
+        |store: Arc<dyn Store>| async move { store.create_source(record, audit, once).await };
+    let made = context.change(Setting::Source(source.id), create).await?;
     answer.secret = made_secret;
     answer.executor_secret = made_executor_secret;
     answer.callback_secret = made_callback_secret;
@@ -413,8 +416,9 @@ pub async fn save(call: &Call, mut source: Source, action: &str) -> Result<Sourc
     source.updated_at = source.changed_at(context.now());
     let record = sealed(context, &source).await?;
     let audit = call.audit(Some(source.tenant), action, source.id.to_string(), None);
-    context.store.update_source(record.clone(), seen, audit).await?;
-    context.changed(Setting::Source(source.id));
+    let new = record.clone();
+    let update = |store: Arc<dyn Store>| async move { store.update_source(new, seen, audit).await };
+    context.change(Setting::Source(source.id), update).await?;
     shown(context, &opened(context, record).await?).await
 }
 
@@ -430,8 +434,9 @@ pub async fn remove(At(id): At<String>, call: Call) -> Result<Response, ApiError
     let id = find(&call, tenant.id, &id).await?.source.id;
     call.no_query()?;
     let audit = call.audit(Some(tenant.id), "source.delete", id.to_string(), None);
-    call.context.store.delete_source(tenant.id, id, audit).await?;
-    call.context.changed(Setting::Source(id));
+    let of = tenant.id;
+    let delete = |store: Arc<dyn Store>| async move { store.delete_source(of, id, audit).await };
+    call.context.change(Setting::Source(id), delete).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -1,6 +1,7 @@
 //! Tenants. Only a key of all tenants has them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::response::Response;
 use http::StatusCode;
@@ -11,7 +12,7 @@ use wakepost_domain::executor::Executor;
 use wakepost_domain::retention::{Ages, History};
 use wakepost_domain::tenant::{Tenant, TenantSettings, is_slug};
 use wakepost_domain::{TenantId, Timestamp, Ulid, limits, webhook};
-use wakepost_store::StoreError;
+use wakepost_store::{Store, StoreError};
 
 use super::call::{At, Call, Nothing, given};
 use super::describe::{Conflicting, Idempotent, Keyed, Missing};
@@ -286,8 +287,10 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     let answer = shown(&made);
     let once = call.once(TenantId::DEFAULT, StatusCode::CREATED, &answer).await?;
     let audit = call.audit(None, "tenant.create", made.slug.clone(), None);
-    let made = call.context.store.create_tenant(made.slug, made.settings, audit, once).await?;
-    call.context.changed(Setting::Tenants);
+    let create = |store: Arc<dyn Store>| async move {
+        store.create_tenant(made.slug, made.settings, audit, once).await
+    };
+    let made = call.context.change(Setting::Tenants, create).await?;
     let now = |tenant: Tenant| {
         let secret = executor_secret(&call, &tenant);
         once::json(StatusCode::CREATED, &TenantView { executor_secret: secret, ..answer })
@@ -326,11 +329,13 @@ pub async fn update(At(slug): At<String>, call: Call) -> Result<Response, ApiErr
         let (config, now) = (&call.context.config, call.context.now());
         changes.clone().apply(&mut tenant.settings, config, now)?;
         let audit = call.audit(Some(tenant.id), "tenant.update", slug.clone(), None);
-        let settings = tenant.settings.clone();
-        match call.context.store.update_tenant(tenant.id, seen, settings, audit).await {
+        let (id, settings) = (tenant.id, tenant.settings.clone());
+        let update = |store: Arc<dyn Store>| async move {
+            store.update_tenant(id, seen, settings, audit).await
+        };
+        match call.context.change(Setting::Tenants, update).await {
             // What this node knew of it was old, or somebody was faster: the change is made to what is there now.
             Err(StoreError::InvalidState(_)) if tries_left > 0 => {
-                call.context.directory.forget_tenants();
                 tenant = find(&call, &slug).await?;
             }
             done => {
@@ -339,7 +344,6 @@ pub async fn update(At(slug): At<String>, call: Call) -> Result<Response, ApiErr
             }
         }
     }
-    call.context.changed(Setting::Tenants);
     let answer = TenantView { executor_secret: executor_secret(&call, &tenant), ..shown(&tenant) };
     Ok(once::json(StatusCode::OK, &answer))
 }

@@ -19,8 +19,7 @@ use wakepost_domain::webhook::{
 use wakepost_domain::work::State;
 use wakepost_domain::{Timestamp, WebhookId};
 use wakepost_providers::standard;
-use wakepost_store::StoreError;
-use wakepost_store::moves::Once;
+use wakepost_store::{Store, StoreError};
 
 use super::call::{At, Call, Nothing};
 use super::describe::{self, Conflicting, Idempotent, Keyed, Missing};
@@ -261,10 +260,10 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     let audit = call.audit(Some(tenant.id), "webhook.create", id.to_string(), None);
     let key = context.vault.key(tenant.id).await?;
     let record = sealed_webhook(&webhook, &key);
-    let made = context.store.create_webhook(record, most, audit, once).await?;
-    if matches!(made, Once::Now(())) {
-        context.changed(Setting::Webhooks(tenant.id));
-    }
+    let create = |store: Arc<dyn Store>| async move {
+        store.create_webhook(record, most, audit, once).await
+    };
+    let made = context.change(Setting::Webhooks(tenant.id), create).await?;
     view.secret = secret_shown(&webhook);
     call.answer_once(tenant.id, made, |()| once::json(StatusCode::CREATED, &view)).await
 }
@@ -371,8 +370,9 @@ pub async fn remove(At(id): At<String>, call: Call) -> Result<Response, ApiError
     call.no_query()?;
     let context = &call.context;
     let audit = call.audit(Some(tenant.id), "webhook.delete", id, None);
-    context.store.delete_webhook(tenant.id, webhook.id, audit).await?;
-    context.changed(Setting::Webhooks(tenant.id));
+    let (of, id) = (tenant.id, webhook.id);
+    let delete = |store: Arc<dyn Store>| async move { store.delete_webhook(of, id, audit).await };
+    context.change(Setting::Webhooks(of), delete).await?;
     webhooks::end_waiting(context, webhook.lane, State::Cancelled, "the webhook was deleted")
         .await?;
     Ok(StatusCode::NO_CONTENT.into_response())

@@ -1,8 +1,10 @@
 //! A secret that the provider sends with its first request, while the source has none.
 
+use std::sync::Arc;
+
 use wakepost_domain::AuditId;
 use wakepost_store::moves::AuditEntry;
-use wakepost_store::{Result, StoreError};
+use wakepost_store::{Result, Store, StoreError};
 
 use crate::context::Context;
 use crate::directory::{LiveSource, sealed_record};
@@ -24,9 +26,9 @@ pub async fn keep_secret(context: &Context, live: &LiveSource, secret: String) -
         target: source.id.to_string(),
         note: None,
     };
-    let kept = context.store.update_source(record, seen, audit).await;
-    context.changed(Setting::Source(source.id));
-    match kept {
+    let update =
+        |store: Arc<dyn Store>| async move { store.update_source(record, seen, audit).await };
+    match context.change(Setting::Source(source.id), update).await {
         Ok(_) => Ok(()),
         Err(StoreError::InvalidState(_)) => Err(StoreError::Busy),
         Err(error) => Err(error),
