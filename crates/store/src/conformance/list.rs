@@ -397,6 +397,7 @@ macro_rules! conformance_list {
                 dead_letters_may_go_before_what_succeeded,
                 expired_keys_go_and_live_ones_stay,
                 pruning_goes_on_in_steps_until_all_is_gone,
+                however_many_callers_keys_expired_all_of_them_go,
                 work_goes_on_while_history_is_pruned,
             ]
             keeping_less: [

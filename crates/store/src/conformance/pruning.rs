@@ -10,7 +10,7 @@ use wakepost_domain::{EventId, ReceiptId, Timestamp, WorkId};
 use super::Harness;
 use super::drafts::{Inbox, once, rejection};
 use super::world::{ALL, World, given_up, sealed};
-use crate::moves::{NewEvent, Progress, PruneBefore};
+use crate::moves::{Idempotency, NewEvent, Progress, PruneBefore};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -236,6 +236,22 @@ pub async fn pruning_goes_on_in_steps_until_all_is_gone(harness: &impl Harness) 
     assert!(left.is_empty());
     let more = world.prune(all_before(cut)).await;
     assert_eq!(more, 0, "it said that there was nothing more");
+}
+
+pub async fn however_many_callers_keys_expired_all_of_them_go(harness: &impl Harness) {
+    // More than go in one step of anything else.
+    const KEYS: u64 = 600;
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let soon = world.now().await.after(DAY);
+    for number in 1..=u128::from(KEYS) {
+        let key = Idempotency { key: number.to_be_bytes(), ..once(0, "noted", soon) };
+        world.store.note(world.audit(inbox.tenant, "noted"), Some(key)).await.unwrap();
+    }
+    let before = all_before(world.now().await.before(LONG));
+    assert_eq!(world.prune(before).await, 0);
+    world.advance(DAY * 2).await;
+    assert_eq!(world.prune(before).await, KEYS);
 }
 
 pub async fn work_goes_on_while_history_is_pruned(harness: &impl Harness) {
