@@ -14,6 +14,8 @@ on_both!(
     it_gets_worse_once_and_says_what_the_errors_are,
     a_failing_source_is_named_and_replayed_work_counts_no_more,
     alerts_are_a_tenants_own,
+    what_cannot_be_told_of_one_tenant_keeps_no_other_from_being_told,
+    tenants_that_cannot_be_looked_at_keep_no_other_from_being_looked_at,
 );
 
 /// A gateway that looks every second, and for which little is much.
@@ -158,4 +160,54 @@ async fn alerts_are_a_tenants_own(database: Database) {
     other.get("/alerts?tenant=acme").await.is(404);
     api.role("worker", "acme").await.get("/alerts").await.is(403);
     acme.get("/alerts?status=bad").await.is(422);
+}
+
+async fn what_cannot_be_told_of_one_tenant_keeps_no_other_from_being_told(database: Database) {
+    let gateway = setup(database).start().await;
+    let api = gateway.admin();
+    let receiver = subscribed(&api).await;
+    let acme = api.tenant("acme").await;
+    let _theirs = subscribed(&acme).await;
+    // What opens in one row is damaged in another.
+    gateway
+        .execute(
+            "UPDATE webhooks SET secrets = (SELECT secrets FROM webhooks WHERE tenant = 1)
+             WHERE tenant <> 1",
+        )
+        .await;
+    dead_job(&gateway, &acme, "no").await;
+    let first = alert(&acme, "dead_letters", "firing").await;
+    dead_job(&gateway, &api, "no").await;
+    let second = alert(&api, "dead_letters", "firing").await;
+    assert!(first["id"].as_str() < second["id"].as_str(), "the older one is told of first");
+    let fired = (("alert.dead_letters".to_owned(), "fired".to_owned()), 1);
+    let expected = BTreeMap::from([fired]);
+    until("the other one is told", || async { (told(&receiver) == expected).then_some(()) }).await;
+    until("it is tried again", || async {
+        (gateway.logged().matches("an alert could not be told").count() > 2).then_some(())
+    })
+    .await;
+    assert_eq!(gateway.logged().matches("an alert fired").count(), 1, "what was told");
+    gateway.execute("DELETE FROM webhooks WHERE tenant <> 1").await;
+    until("it is told once it can be", || async {
+        (gateway.logged().matches("an alert fired").count() == 2).then_some(())
+    })
+    .await;
+}
+
+async fn tenants_that_cannot_be_looked_at_keep_no_other_from_being_looked_at(database: Database) {
+    let gateway = setup(database).start().await;
+    let api = gateway.admin();
+    // More than the store would be taken for down by.
+    for slug in ["a", "b", "c", "d"] {
+        let tenant = api.tenant(slug).await;
+        let fields = json!({"mode": "pull", "events": ["order.created"]});
+        tenant.post("/webhooks", fields).await.is(201);
+        dead_job(&gateway, &tenant, "no").await;
+    }
+    gateway.execute("UPDATE webhooks SET config = '{'").await;
+    let last = api.tenant("last").await;
+    dead_job(&gateway, &last, "no").await;
+    alert(&last, "dead_letters", "firing").await;
+    assert!(gateway.logged().contains("a tenant could not be looked at"));
 }

@@ -1,6 +1,7 @@
 //! How runs of sources' jobs went on this node, until it is written down: what failures in a row are counted by.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use parking_lot::Mutex;
 use wakepost_domain::{SourceId, TenantId};
@@ -32,6 +33,26 @@ impl Streaks {
     pub fn take(&self) -> Vec<Streak> {
         std::mem::take(&mut *self.0.lock()).into_values().collect()
     }
+
+    /// Takes back what could not be written down, which was before all that was noted since. If it was written all the same,
+    /// failures count twice: an alert too early is better than none.
+    pub fn put_back(&self, taken: Vec<Streak>) {
+        let mut streaks = self.0.lock();
+        for before in taken {
+            let is_full = streaks.len() >= KEPT_MAX;
+            match streaks.entry(before.source) {
+                Entry::Occupied(mut since) if !since.get().broken => {
+                    let since = since.get_mut();
+                    since.broken = before.broken;
+                    since.failures = since.failures.saturating_add(before.failures);
+                }
+                // Since then one succeeded: what was before is over.
+                Entry::Occupied(_) => {}
+                Entry::Vacant(free) if !is_full => drop(free.insert(before)),
+                Entry::Vacant(_) => {}
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -56,9 +77,32 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_written_down_counts_before_what_was_noted_since() {
+        let streaks = Streaks::default();
+        let note = |number: u128, outcomes: &[bool]| {
+            outcomes.iter().for_each(|ok| streaks.note(TenantId(1), source(number), *ok));
+        };
+        note(1, &[true, false]);
+        note(2, &[false, false]);
+        note(3, &[false]);
+        let taken = streaks.take();
+        note(1, &[false, false]);
+        note(2, &[true, false]);
+        streaks.put_back(taken);
+        let mut told = streaks.take();
+        told.sort_by_key(|streak| streak.source);
+        let told: Vec<_> = told.iter().map(|streak| (streak.broken, streak.failures)).collect();
+        assert_eq!(told, [(true, 3), (true, 1), (false, 1)]);
+    }
+
+    #[test]
     fn however_many_sources_there_are_a_bounded_number_is_kept() {
         let streaks = Streaks::default();
         (0..20_000).for_each(|number| streaks.note(TenantId(1), source(number), false));
+        let taken = streaks.take();
+        assert_eq!(taken.len(), KEPT_MAX);
+        (20_000..20_009).for_each(|number| streaks.note(TenantId(1), source(number), false));
+        streaks.put_back(taken);
         assert_eq!(streaks.take().len(), KEPT_MAX);
     }
 }

@@ -37,7 +37,7 @@ const ONE_BY_ONE_MAX: u32 = 500;
 /// How many dead letters' errors are counted, and how many of these are told.
 const ERRORS_LOOK: u32 = 10_000;
 const ERRORS_TOLD: u32 = 5;
-/// So many tenants in a row that cannot be looked at: the store is down.
+/// So many tenants or alerts in a row for which the store was away: it is down.
 const FAILURES_MAX: usize = 3;
 /// How often it is looked which secrets are old by now: they are so in days.
 const SECRETS_PERIOD: Duration = Duration::from_secs(3600);
@@ -58,8 +58,9 @@ pub async fn tick(context: Arc<Context>) {
 async fn flush_streaks(context: &Context) {
     let streaks = context.streaks.take();
     if !streaks.is_empty()
-        && let Err(error) = context.store.note_streaks(streaks).await
+        && let Err(error) = context.store.note_streaks(streaks.clone()).await
     {
+        context.streaks.put_back(streaks);
         tracing::debug!(%error, "failures in a row were not written down");
     }
 }
@@ -94,16 +95,19 @@ async fn look(context: &Arc<Context>) -> Result<()> {
         }
         let firing = firing.remove(&tenant).unwrap_or_default();
         // What cannot be read of one tenant must not keep the others from being looked at.
-        in_a_row = match look_at(context, tenant, now, firing, all_secrets).await {
-            Ok(()) => 0,
-            Err(error) => {
-                tracing::debug!(%error, tenant = tenant.0, "a tenant could not be looked at");
-                in_a_row + 1
-            }
-        };
+        let looked = look_at(context, tenant, now, firing, all_secrets).await;
+        if let Err(error) = &looked {
+            tracing::warn!(%error, tenant = tenant.0, "a tenant could not be looked at");
+        }
+        in_a_row = if is_away(&looked) { in_a_row + 1 } else { 0 };
     }
     // Whoever has the turn tells, so that the log of one node has it, once.
     tell_all(context).await
+}
+
+/// Whether the store itself was away, for all tenants.
+fn is_away(outcome: &Result<()>) -> bool {
+    matches!(outcome, Err(StoreError::Busy | StoreError::Unavailable(_)))
 }
 
 async fn look_at(
@@ -270,9 +274,17 @@ async fn failing_sources(
     }
     let mut seen = BTreeMap::new();
     for (id, (failures, dead_letters)) in failing {
-        // One that was deleted fails no more.
-        let Some(live) = context.directory.source(id).await? else { continue };
-        seen.insert(id, SeenSource { failures, dead_letters, ..seen_source(&live) });
+        let source = match context.directory.source(id).await {
+            Ok(Some(live)) => seen_source(&live),
+            // One that was deleted fails no more.
+            Ok(None) => continue,
+            Err(StoreError::Corrupt(_)) => {
+                let name = format!("source {id}, which cannot be read");
+                SeenSource { id: id.to_string(), name, ..SeenSource::default() }
+            }
+            Err(error) => return Err(error),
+        };
+        seen.insert(id, SeenSource { failures, dead_letters, ..source });
     }
     Ok(seen)
 }
@@ -390,40 +402,69 @@ fn seen_again(alert: Alert, finding: Finding) -> Alert {
     Alert { severity, title, detail, value, threshold, good_since: None, untold, ..alert }
 }
 
-/// Tells what is to be told, and notes that. Told twice, by two nodes or after a crash, it is still one event, and one
-/// message in each channel.
+/// Tells what is to be told. What cannot be told of one tenant keeps no other's from being told, and is tried again.
 async fn tell_all(context: &Arc<Context>) -> Result<()> {
-    let mut told_by: BTreeMap<TenantId, Vec<Speaker>> = BTreeMap::new();
-    for alert in context.store.untold_alerts(TOLD_MAX).await? {
-        let Some(tenant) = context.directory.tenant(alert.tenant).await? else { continue };
-        let speakers = match told_by.entry(tenant.id) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(alert_posts::speakers(context, tenant.id).await?),
-        };
-        let Untold { fired, escalated, resolved } = alert.untold;
-        let changes =
-            [(fired, Change::Fired), (escalated, Change::Escalated), (resolved, Change::Resolved)];
-        for (_, change) in changes.into_iter().filter(|(is_due, _)| *is_due) {
-            tell(context, &tenant, &alert, change).await?;
-            alert_posts::post(context, &tenant, &alert, change, speakers).await?;
+    let (mut told_by, mut unheard) = (BTreeMap::new(), BTreeSet::new());
+    let (mut after, mut in_a_row) = (None, 0);
+    loop {
+        let alerts = context.store.untold_alerts(after, TOLD_MAX).await?;
+        for alert in &alerts {
+            let told = tell(context, alert, &mut told_by).await;
+            if let Err(error) = &told
+                && unheard.insert(alert.tenant)
+            {
+                let (tenant, kind) = (alert.tenant.0, alert.kind.as_str());
+                tracing::warn!(%error, tenant, alert_id = %alert.id, kind, "an alert could not be told");
+            }
+            in_a_row = if is_away(&told) { in_a_row + 1 } else { 0 };
+            if context.stop.is_cancelled() || in_a_row == FAILURES_MAX {
+                return Ok(());
+            }
         }
-        context.store.alert_told(alert.id, alert.untold).await?;
+        after = alerts.last().map(|alert| alert.id);
+        if alerts.len() < TOLD_MAX as usize {
+            return Ok(());
+        }
     }
+}
+
+/// Tells of an alert wherever it is to be told, and notes that. Told twice, by two nodes or after a crash, it is still one
+/// event, and one message in each channel.
+async fn tell(
+    context: &Arc<Context>,
+    alert: &Alert,
+    told_by: &mut BTreeMap<TenantId, Result<Vec<Speaker>>>,
+) -> Result<()> {
+    let Some(tenant) = context.directory.tenant(alert.tenant).await? else { return Ok(()) };
+    let speakers: &Result<_> = match told_by.entry(tenant.id) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(new) => new.insert(alert_posts::speakers(context, tenant.id).await),
+    };
+    let Untold { fired, escalated, resolved } = alert.untold;
+    let changes =
+        [(fired, Change::Fired), (escalated, Change::Escalated), (resolved, Change::Resolved)];
+    let due = changes.into_iter().filter(|(is_due, _)| *is_due).map(|(_, change)| change);
+    for change in due.clone() {
+        let published = publish(context, &tenant, alert, change).await;
+        let posted = match speakers {
+            Ok(speakers) => alert_posts::post(context, &tenant, alert, change, speakers).await,
+            Err(error) => Err(error.clone()),
+        };
+        // Whoever can be told is. That it is over is said to nobody before that it fired.
+        published.and(posted)?;
+    }
+    context.store.alert_told(alert.id, alert.untold).await?;
+    due.for_each(|change| log(context, &tenant, alert, change));
     Ok(())
 }
 
-async fn tell(
-    context: &Arc<Context>,
-    tenant: &Tenant,
-    alert: &Alert,
-    change: Change,
-) -> Result<()> {
-    let (id, kind, word) = (alert.id, alert.kind.as_str(), change.as_str());
+fn log(context: &Context, tenant: &Tenant, alert: &Alert, change: Change) {
+    let word = change.as_str();
     Metrics::count(&context.metrics.alerts, word);
     tracing::warn!(
         tenant = tenant.slug,
-        alert_id = %id,
-        kind,
+        alert_id = %alert.id,
+        kind = alert.kind.as_str(),
         severity = alert.severity.as_str(),
         subject = alert.subject,
         value = alert.value,
@@ -431,6 +472,15 @@ async fn tell(
         detail = alert.detail,
         "an alert {word}"
     );
+}
+
+async fn publish(
+    context: &Arc<Context>,
+    tenant: &Tenant,
+    alert: &Alert,
+    change: Change,
+) -> Result<()> {
+    let (id, kind, word) = (alert.id, alert.kind.as_str(), change.as_str());
     let status = if change == Change::Resolved { "resolved" } else { "firing" };
     let data = json!({
         "id": id,

@@ -102,17 +102,20 @@ pub async fn what_is_to_be_told_waits_until_it_was(harness: &impl Harness) {
     world.store.fire_alert(first.clone()).await.unwrap();
     world.store.fire_alert(second.clone()).await.unwrap();
     let untold = |alerts: Vec<Alert>| alerts.into_iter().map(|alert| alert.id).collect::<Vec<_>>();
-    let ids = untold(world.other.untold_alerts(10).await.unwrap());
+    let ids = untold(world.other.untold_alerts(None, 10).await.unwrap());
     assert_eq!(ids, [first.id, second.id], "oldest first");
-    assert_eq!(world.store.untold_alerts(1).await.unwrap().len(), 1);
+    let ids = untold(world.store.untold_alerts(None, 1).await.unwrap());
+    assert_eq!(ids, [first.id]);
+    let ids = untold(world.store.untold_alerts(Some(first.id), 1).await.unwrap());
+    assert_eq!(ids, [second.id], "a page further");
     let over = Alert { resolved_at: Some(world.now().await), untold: RESOLVED, ..first.clone() };
     world.store.change_alert(over).await.unwrap();
     world.store.alert_told(first.id, FIRED).await.unwrap();
-    let left = world.store.untold_alerts(10).await.unwrap();
+    let left = world.store.untold_alerts(None, 10).await.unwrap();
     assert_eq!((left[0].id, left[0].untold), (first.id, RESOLVED));
     world.store.alert_told(first.id, RESOLVED).await.unwrap();
     world.store.alert_told(second.id, FIRED).await.unwrap();
-    assert!(world.store.untold_alerts(10).await.unwrap().is_empty());
+    assert!(world.store.untold_alerts(None, 10).await.unwrap().is_empty());
 }
 
 pub async fn alerts_are_listed_newest_first_by_whether_they_fire(harness: &impl Harness) {

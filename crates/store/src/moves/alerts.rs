@@ -90,8 +90,8 @@ pub trait Alerts {
     /// Notes that of an alert this was told.
     async fn alert_told(&self, id: AlertId, told: Untold) -> Result<()>;
 
-    /// Alerts of which something is still to be told, oldest first.
-    async fn untold_alerts(&self, limit: u32) -> Result<Vec<Alert>>;
+    /// Alerts of which something is still to be told, oldest first, from after one of them on.
+    async fn untold_alerts(&self, after: Option<AlertId>, limit: u32) -> Result<Vec<Alert>>;
 
     /// Alerts that fire, of one tenant or of all, newest first.
     async fn firing_alerts(&self, tenant: Option<TenantId>, limit: u32) -> Result<Vec<Alert>>;

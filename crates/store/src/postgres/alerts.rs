@@ -72,8 +72,10 @@ impl Alerts for Postgres {
         Ok(())
     }
 
-    async fn untold_alerts(&self, limit: u32) -> Result<Vec<Alert>> {
-        self.list("untold <> 0 ORDER BY id LIMIT $1::bigint", &[&i64::from(limit)]).await
+    async fn untold_alerts(&self, after: Option<AlertId>, limit: u32) -> Result<Vec<Alert>> {
+        let after = uuid(after.map_or(Ulid::MIN, |after| after.0));
+        let which = "untold <> 0 AND id > $1::uuid ORDER BY id LIMIT $2::bigint";
+        self.list(which, &[&after, &i64::from(limit)]).await
     }
 
     async fn firing_alerts(&self, tenant: Option<TenantId>, limit: u32) -> Result<Vec<Alert>> {

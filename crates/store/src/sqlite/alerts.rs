@@ -81,8 +81,10 @@ impl Alerts for Sqlite {
         .await
     }
 
-    async fn untold_alerts(&self, limit: u32) -> Result<Vec<Alert>> {
-        self.list("untold <> 0 ORDER BY id LIMIT ?1", vec![Box::new(limit)]).await
+    async fn untold_alerts(&self, after: Option<AlertId>, limit: u32) -> Result<Vec<Alert>> {
+        let after = Bits(after.map_or(Ulid::MIN, |after| after.0).to_bytes());
+        let sql = "untold <> 0 AND id > ?1 ORDER BY id LIMIT ?2";
+        self.list(sql, vec![Box::new(after), Box::new(limit)]).await
     }
 
     async fn firing_alerts(&self, tenant: Option<TenantId>, limit: u32) -> Result<Vec<Alert>> {
