@@ -9,16 +9,13 @@ use wakepost_domain::source::DEDUP_WINDOW;
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::{SourceId, TenantId, Timestamp};
 use wakepost_providers::registry;
-use wakepost_store::moves::{Alert, DedupKey, NewWork, OrderKey, Page, WorkMeta};
+use wakepost_store::moves::{Alert, DedupKey, NewWork, OrderKey, SourceRecord, WorkMeta};
 use wakepost_store::{Result, StoreError};
 
 use crate::context::Context;
 use crate::dashboard::words;
 use crate::directory::LiveSource;
 use crate::replies::{self, Place, Reply, Whom};
-
-/// How many of a tenant's sources are looked at for such a channel, the latest first.
-const SOURCES_MAX: u32 = 10_000;
 
 /// A source that alerts are told through, and the channel.
 pub struct Speaker {
@@ -28,11 +25,12 @@ pub struct Speaker {
 
 /// The sources of a tenant that alerts are told through.
 pub async fn speakers(context: &Context, tenant: TenantId) -> Result<Vec<Speaker>> {
-    let page = Page { before: None, limit: SOURCES_MAX };
+    let replies = |provider: &str| registry::find(provider).and_then(|provider| provider.replies());
+    let may_speak =
+        |record: &SourceRecord| record.config.enabled && replies(&record.provider).is_some();
     let mut speakers = Vec::new();
-    for record in context.store.sources(tenant, page).await? {
-        let replies = registry::find(&record.provider).and_then(|provider| provider.replies());
-        let Some(replies) = replies.filter(|_| record.config.enabled) else { continue };
+    for record in context.directory.sources_where(tenant, may_speak).await? {
+        let Some(replies) = replies(&record.provider) else { continue };
         let Some(live) = opened(context, record.id).await? else { continue };
         if let Some(channel) = replies.alerts_channel(&live.settings) {
             speakers.push(Speaker { channel: channel.to_owned(), live });

@@ -35,6 +35,9 @@ pub const MANY_NODES_TTL: Duration = Duration::from_secs(1);
 /// How many sources are looked at for one of the same provider.
 const KIN_MAX: u32 = 50;
 
+/// How many of a tenant's sources may be meant at once: one query names them all.
+const SOURCES_FOUND_MAX: usize = 10_000;
+
 /// How many keys of lanes are remembered.
 const LANES_KEPT: usize = 100_000;
 
@@ -116,21 +119,35 @@ impl Directory {
         let seen = self.platforms.generation();
         let is_it =
             |provider: &str| provider == name || name == "email" && provider.starts_with("email-");
+        let found = self.sources_where(TenantId::DEFAULT, |record| is_it(&record.provider)).await?;
+        let found: Arc<[SourceId]> = found.iter().map(|record| record.id).collect();
+        self.platforms.put(seen, name.to_owned(), found.clone());
+        Ok(found)
+    }
+
+    /// Those of a tenant's sources that fit, the latest first. All are looked at, page by page; more than can be dealt with
+    /// at once is an error, so that none is left out unnoticed.
+    pub async fn sources_where(
+        &self,
+        tenant: TenantId,
+        fits: impl Fn(&SourceRecord) -> bool,
+    ) -> Result<Vec<SourceRecord>> {
         let mut found = Vec::new();
         let mut page = Page { before: None, limit: limits::PAGE_MAX };
         loop {
-            let records = self.store.sources(TenantId::DEFAULT, page).await?;
+            let records = self.store.sources(tenant, page).await?;
             let is_last = records.len() < limits::PAGE_MAX as usize;
             page.before = records.last().map(|record| record.id);
-            let fit = records.iter().filter(|record| is_it(&record.provider));
-            found.extend(fit.map(|record| record.id));
+            found.extend(records.into_iter().filter(&fits));
+            if found.len() > SOURCES_FOUND_MAX {
+                let text =
+                    format!("more than {SOURCES_FOUND_MAX} of the tenant's sources are meant");
+                return Err(StoreError::Limit(text));
+            }
             if is_last {
-                break;
+                return Ok(found);
             }
         }
-        let found: Arc<[SourceId]> = found.into();
-        self.platforms.put(seen, name.to_owned(), found.clone());
-        Ok(found)
     }
 
     /// The tenant's other sources of the same provider, the latest few.
@@ -273,6 +290,8 @@ impl Directory {
 
 #[cfg(test)]
 mod tests {
+    use http::{Method, StatusCode};
+    use serde_json::{Value, json};
     use wakepost_domain::tenant::TenantSettings;
     use wakepost_domain::{AuditId, Ulid};
     use wakepost_store::moves::{AuditEntry, Once, Settings};
@@ -281,6 +300,30 @@ mod tests {
 
     use super::*;
     use crate::system::{SystemClock, SystemEntropy};
+    use crate::trial::{ADMIN, Trial, ask};
+
+    #[tokio::test]
+    async fn however_many_sources_a_tenant_has_none_that_fits_is_left_out() {
+        let trial = Trial::start().await;
+        let source =
+            |provider: &str| json!({"provider": provider, "unsigned": true, "concurrency": 1});
+        for _ in 0..2 {
+            trial.post("/sources", &source("github")).await;
+        }
+        for _ in 0..limits::PAGE_MAX {
+            trial.post("/sources", &json!({"provider": "generic", "unsigned": true})).await;
+        }
+        trial.post("/sources", &source("github")).await;
+        let of_github = |record: &SourceRecord| record.provider == "github";
+        let directory = &trial.context.directory;
+        let found = directory.sources_where(TenantId::DEFAULT, of_github).await.unwrap();
+        assert_eq!(found.len(), 3);
+        assert_eq!(directory.platform("github").await.unwrap().len(), 3);
+        let (status, stats) =
+            ask(&trial.context, ADMIN, Method::GET, "/api/v1/stats", &Value::Null).await;
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(stats["sources"].as_array().unwrap().len(), 3, "those with bounds");
+    }
 
     /// The word of it is on its way to this node, and its key is here.
     #[tokio::test]

@@ -7,7 +7,7 @@ use wakepost_domain::lane::LaneKey;
 use wakepost_domain::work::{Priority, WorkKind};
 use wakepost_domain::{SourceId, TenantId, Timestamp, WorkId, thread};
 use wakepost_store::moves::{
-    AuditEntry, EventFilter, Idempotency, Once, Page, Replay, ReplayFrom, WorkRow,
+    AuditEntry, EventFilter, Idempotency, Once, Replay, ReplayFrom, SourceRecord, WorkRow,
 };
 use wakepost_store::vault::{Sealed, Slot};
 use wakepost_store::{Result, StoreError};
@@ -61,11 +61,11 @@ impl EventQuery {
             (None, None) => None,
             (None, Some(source)) => Some(vec![source]),
             (Some(provider), source) => {
-                let page = Page { before: None, limit: 10_000 };
-                let all = context.store.sources(tenant, page).await?.into_iter();
-                let fits = all.filter(|record| record.provider == *provider);
-                let fits = fits.map(|record| record.id);
-                Some(fits.filter(|id| source.is_none_or(|wanted| wanted == *id)).collect())
+                let fits = |record: &SourceRecord| {
+                    record.provider == *provider && source.is_none_or(|wanted| wanted == record.id)
+                };
+                let found = context.directory.sources_where(tenant, fits).await?;
+                Some(found.iter().map(|record| record.id).collect())
             }
         };
         Ok(EventFilter {

@@ -14,8 +14,8 @@ use wakepost_domain::budget::Over;
 use wakepost_domain::lane::Lane;
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::work::{Priority, State, WorkKind};
-use wakepost_domain::{SourceId, TenantId, Timestamp, WebhookId, limits};
-use wakepost_store::moves::{CapScope, Count, Counts, LiveCount, LiveCounts, Page, SourceRecord};
+use wakepost_domain::{SourceId, TenantId, Timestamp, WebhookId};
+use wakepost_store::moves::{CapScope, Count, Counts, LiveCount, LiveCounts, SourceRecord};
 
 use super::call::Call;
 use super::describe::{self, Keyed, Missing};
@@ -231,12 +231,10 @@ pub async fn show(call: Call) -> Result<Response, ApiError> {
 }
 
 async fn look(context: &Context, tenant: &Tenant) -> Result<Stats, ApiError> {
-    let page = Page { before: None, limit: limits::PAGE_MAX };
-    let (live, records) = tokio::try_join!(
+    let (live, bounded) = tokio::try_join!(
         context.store.live_work(tenant.id, LOOK_MAX),
-        context.store.sources(tenant.id, page)
+        context.directory.sources_where(tenant.id, is_bounded)
     )?;
-    let bounded: Vec<SourceRecord> = records.into_iter().filter(is_bounded).collect();
     let scopes = bounded.iter().map(|record| CapScope::Source(record.id));
     let scopes = scopes.chain([CapScope::Tenant(tenant.id)]).collect();
     let counts = context.store.counts(scopes).await?;
