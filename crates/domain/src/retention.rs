@@ -94,8 +94,25 @@ impl Ages {
     }
 }
 
+/// So many days, however many.
+pub fn days(count: u64) -> Duration {
+    Duration::from_secs(count.saturating_mul(24 * 3600))
+}
+
 /// The moment so many days before another, and not before 1970: nothing is older.
 pub fn days_before(now: Timestamp, days: u64) -> Timestamp {
-    let then = now.before(Duration::from_secs(days.saturating_mul(24 * 3600)));
-    then.max(Timestamp::from_millis(0))
+    now.before(self::days(days)).max(Timestamp::from_millis(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_of_days_is_too_many() {
+        let now = Timestamp::from_secs(1_700_000_000);
+        assert_eq!(days(2), Duration::from_secs(172_800));
+        assert!(now.after(days(u64::MAX)) > now.after(days(1_000_000)));
+        assert_eq!(days_before(now, u64::MAX), Timestamp::from_millis(0));
+    }
 }

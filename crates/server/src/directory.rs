@@ -38,7 +38,7 @@ const KIN_MAX: u32 = 50;
 /// How many of a tenant's sources may be meant at once: one query names them all.
 const SOURCES_FOUND_MAX: usize = 10_000;
 
-/// How many keys of lanes are remembered.
+/// How many lanes are remembered, by key and by number.
 const LANES_KEPT: usize = 100_000;
 
 /// The cached settings.
@@ -245,8 +245,16 @@ impl Directory {
         }
         lanes.insert(key, lane.clone());
         drop(lanes);
-        self.lanes_by_id.write().insert(lane.id, lane.clone());
+        self.keep_lane(&lane);
         Ok(lane)
+    }
+
+    fn keep_lane(&self, lane: &Arc<Lane>) {
+        let mut lanes = self.lanes_by_id.write();
+        if lanes.len() >= LANES_KEPT {
+            lanes.clear();
+        }
+        lanes.insert(lane.id, lane.clone());
     }
 
     /// Lanes by number; unknown ones are missing. Lanes never change.
@@ -264,7 +272,7 @@ impl Directory {
         }
         if !missing.is_empty() {
             for lane in self.store.lanes(missing).await?.into_iter().map(Arc::new) {
-                self.lanes_by_id.write().insert(lane.id, lane.clone());
+                self.keep_lane(&lane);
                 found.push(lane);
             }
         }

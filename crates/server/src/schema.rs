@@ -44,6 +44,11 @@ macro_rules! described {
     };
 }
 
+/// The words for where an event stands: those of work, and two for events without any.
+pub fn event_statuses() -> impl Iterator<Item = &'static str> {
+    work::State::ALL.map(work::State::as_str).into_iter().chain(["ignored", "unmapped"])
+}
+
 described! {
     EventId: id(wakepost_domain::EventId::PREFIX, "One thing that happened.");
     SourceId: id(wakepost_domain::SourceId::PREFIX, "One integration of one tenant.");
@@ -151,7 +156,7 @@ described! {
     State: words("Where work stands.", work::State::ALL);
     EventStatus: words(
         "Where an event stands: the most telling state of its work, or why it has none.",
-        work::State::ALL.map(work::State::as_str).into_iter().chain(["ignored", "unmapped"]),
+        event_statuses(),
     );
     Priority: words("Which queue work waits in, most urgent first.", work::Priority::ALL);
     WorkKind: words("What executes it.", Kind::ALL);

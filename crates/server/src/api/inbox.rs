@@ -10,7 +10,7 @@ use wakepost_domain::advice::{EffectCounts, next_action};
 use wakepost_domain::event::{Event, Route, status};
 use wakepost_domain::receipt::{Class, Compared, OurFault, Verdict};
 use wakepost_domain::tenant::Tenant;
-use wakepost_domain::work::{State, WorkKind};
+use wakepost_domain::work::WorkKind;
 use wakepost_domain::{EventId, ReceiptId, SourceId, Timestamp, WorkId};
 use wakepost_store::moves::{EventFilter, EventRow, OperationKind, ReceiptRow, WorkRow};
 
@@ -183,9 +183,7 @@ pub async fn event_filter(
 
 fn check_query(field: &str, query: &EventQuery) -> Result<(), ApiError> {
     match query.status.as_deref() {
-        Some(word)
-            if State::from_word(word).is_none() && !["ignored", "unmapped"].contains(&word) =>
-        {
+        Some(word) if !schema::event_statuses().any(|known| known == word) => {
             Err(ApiError::field(field, "is not a status"))
         }
         _ => Ok(()),

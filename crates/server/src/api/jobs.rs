@@ -14,6 +14,7 @@ use wakepost_domain::approval::Mode;
 use wakepost_domain::callback::OwnCallback;
 use wakepost_domain::executor::Executor;
 use wakepost_domain::lane::{LaneId, LaneKey, OwnExecutor};
+use wakepost_domain::source::DEDUP_WINDOW;
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::transition::Move;
 use wakepost_domain::work::{HeldReason, Priority, State, WorkKind};
@@ -41,8 +42,8 @@ use crate::context::Context;
 use crate::schedules::DEFAULT_KIND;
 use crate::{callbacks, chains, schema};
 
-/// How long a job's dedup key blocks a second one.
-const DEDUP_WINDOW: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The longest delay; a longer one is as good as this.
+const DELAY_MAX_S: u64 = 10 * 366 * 24 * 3600;
 
 /// A job to make.
 #[derive(Deserialize, ToSchema)]
@@ -219,10 +220,8 @@ async fn first_view(call: &Call, tenant: &Tenant, id: WorkId) -> Result<Value, A
 
 async fn hint(call: &Call, items: &[NewWork], ids: &[WorkId]) -> Result<(), ApiError> {
     let mut counts = std::collections::HashMap::new();
-    for (item, id) in
-        items.iter().zip(ids).filter(|(item, id)| item.id == **id && item.run_at.is_none())
-    {
-        debug_assert_eq!(item.id, *id);
+    let is_ready = |(item, id): &(&NewWork, &WorkId)| item.id == **id && item.run_at.is_none();
+    for (item, _) in items.iter().zip(ids).filter(is_ready) {
         *counts.entry(item.lane).or_insert(0usize) += 1;
     }
     let lanes: Vec<_> = counts.keys().copied().collect();
@@ -273,9 +272,7 @@ async fn prepare(
             return Err(ApiError::field(at("delay_s"), "stands beside run_at: choose one"));
         }
         (Some(at), None) => Some(at),
-        (None, Some(delay)) => {
-            Some(now.after(Duration::from_secs(delay.min(10 * 366 * 24 * 3600))))
-        }
+        (None, Some(delay)) => Some(now.after(Duration::from_secs(delay.min(DELAY_MAX_S)))),
         (None, None) => None,
     };
     let id = WorkId(context.new_id());

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use wakepost_domain::Timestamp;
 use wakepost_domain::ports::{Clock, Entropy};
+use wakepost_domain::retention::days_before;
 use wakepost_store::moves::{CheckScope, Checks, DataKeys, EXAMPLES_MAX};
 use wakepost_store::postgres::{Postgres, PostgresOptions};
 use wakepost_store::sqlite::{Beside, FILE};
@@ -56,7 +57,7 @@ pub async fn invariants(
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
     let now = SystemClock.now();
-    let days = |days: u64| now.before(Duration::from_secs(days * 24 * 3600));
+    let days = |days: u64| days_before(now, days);
     let ages = &config.retention;
     let kept = days(ages.runs_days.min(ages.dead_letters_days).min(ages.events_days));
     let since = if full { Timestamp::from_millis(0) } else { days(DAYS) };

@@ -11,7 +11,7 @@ use wakepost_domain::event::{Event, Part, Route};
 use wakepost_domain::lane::{Lane, LaneId, LaneKey};
 use wakepost_domain::receipt::{OurFault, Verdict};
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{EventId, ReceiptId, TenantId, Timestamp, WorkId, thread};
+use wakepost_domain::{EventId, ReceiptId, TenantId, Timestamp, WorkId, retention, thread};
 use wakepost_providers::{Announces, Request};
 use wakepost_store::moves::{
     Accepted, DedupKey, Lineage, NewEvent, NewJob, NewReceipt, SharedBody,
@@ -360,6 +360,6 @@ fn dedup_keys(passed: &Passed, mapped: &Mapped, part: Option<Part>) -> Vec<Dedup
 
 /// A key blocks a repeat for its window, and never for less long than the body is kept.
 fn dedup_window(context: &Context, live: &LiveSource) -> Duration {
-    let bodies = Duration::from_secs(context.config.retention.bodies_days * 24 * 3600);
+    let bodies = retention::days(context.config.retention.bodies_days);
     live.source.config.dedup_window().max(bodies)
 }

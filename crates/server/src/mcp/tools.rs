@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value, json};
 use wakepost_domain::access::{Right, Role};
+use wakepost_domain::work::{State, WorkKind};
 
 use crate::api::Caller;
+use crate::schema::event_statuses;
 
 /// How many rows a list has at most, and unless it is asked for another number.
 pub const ROWS_MAX: u64 = 100;
@@ -38,36 +40,17 @@ pub enum Kind {
     Limit,
     Any,
     Words(&'static [&'static str]),
+    /// One of the words of the domain.
+    Known(fn() -> Vec<&'static str>),
 }
 
 const ID: usize = 40;
 const WORD: usize = 500;
 const READ: Need = Need::Any(&[Right::Read]);
 
-const STATES: &[&str] = &[
-    "pending",
-    "scheduled",
-    "awaiting_approval",
-    "held",
-    "running",
-    "retrying",
-    "succeeded",
-    "cancelled",
-    "dead_letter",
-];
-const EVENT_STATES: &[&str] = &[
-    "pending",
-    "scheduled",
-    "awaiting_approval",
-    "held",
-    "running",
-    "retrying",
-    "succeeded",
-    "cancelled",
-    "dead_letter",
-    "ignored",
-    "unmapped",
-];
+const STATES: Kind = Kind::Known(|| State::ALL.map(State::as_str).to_vec());
+const EVENT_STATUSES: Kind = Kind::Known(|| event_statuses().collect());
+const WORK_KINDS: Kind = Kind::Known(|| WorkKind::ALL.map(WorkKind::as_str).to_vec());
 const LIMIT: (&str, Kind, &str) = ("limit", Kind::Limit, "How many rows; 20 if left out.");
 const CURSOR: (&str, Kind, &str) =
     ("cursor", Kind::Text(WORD), "`next_cursor` of the page before, for the next one.");
@@ -81,7 +64,7 @@ pub const TOOLS: &[Tool] = &[
         title: "List received events",
         about: "Lists the events that webhooks brought, newest first: id, provider, type, status, subject.",
         takes: &[
-            ("status", Kind::Words(EVENT_STATES), "Only those that stand there."),
+            ("status", EVENT_STATUSES, "Only those that stand there."),
             ("source", Kind::Text(ID), "Only of this source (`src_…`)."),
             ("provider", Kind::Text(WORD), "Only of this provider, such as `github`."),
             ("type", Kind::Text(WORD), "Only of this type, such as `issues.opened`."),
@@ -111,7 +94,7 @@ pub const TOOLS: &[Tool] = &[
         title: "List jobs",
         about: "Lists agents' jobs, newest first: status, attempts, last error.",
         takes: &[
-            ("status", Kind::Words(STATES), "Only those that stand there."),
+            ("status", STATES, "Only those that stand there."),
             ("source", Kind::Text(ID), "Only of this source (`src_…`)."),
             ("kind", Kind::Text(WORD), "Only of this kind."),
             ("subject", Kind::Text(WORD), "Only about this, as `provider:kind:id`."),
@@ -152,7 +135,7 @@ pub const TOOLS: &[Tool] = &[
         title: "List dead letters",
         about: "Lists what was given up after its last try, newest first, with its last error.",
         takes: &[
-            ("kind", Kind::Words(&["job", "delivery", "reply", "callback"]), "Only of this kind."),
+            ("kind", WORK_KINDS, "Only of this kind."),
             ("source", Kind::Text(ID), "Only of this source (`src_…`)."),
             ("since", Kind::Text(ID), "Not before this time (RFC 3339)."),
             ("q", Kind::Text(WORD), "Whose id, type, subject or deduplication key begins so."),
@@ -288,6 +271,7 @@ impl Tool {
                 Kind::Limit => json!({"type": "integer", "minimum": 1, "maximum": ROWS_MAX}),
                 Kind::Any => json!({}),
                 Kind::Words(words) => json!({"type": "string", "enum": words}),
+                Kind::Known(words) => json!({"type": "string", "enum": words()}),
             };
             schema["description"] = json!(about);
             let plain = name.trim_end_matches('!');

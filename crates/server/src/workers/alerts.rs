@@ -17,7 +17,7 @@ use wakepost_domain::figures::{Figure, Figures, minute};
 use wakepost_domain::receipt::{Class, Compared};
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{AlertId, SourceId, TenantId, Timestamp, limits};
+use wakepost_domain::{AlertId, SourceId, TenantId, Timestamp, limits, retention};
 use wakepost_store::moves::{Alert, DeadFilter, Page, SourceRecord, Untold};
 use wakepost_store::{Result, StoreError};
 
@@ -136,8 +136,7 @@ enum Secrets {
 
 /// A secret from before this is old.
 fn old_before(context: &Context, now: Timestamp) -> Timestamp {
-    let days = context.config.alerts.secret_days;
-    now.before(Duration::from_secs(days.saturating_mul(86_400)))
+    now.before(retention::days(context.config.alerts.secret_days))
 }
 
 /// What there is to know of a tenant. Work that was replayed or purged counts no more.
