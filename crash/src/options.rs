@@ -96,7 +96,7 @@ pub enum Database {
 /// A promise to break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Control {
-    /// Dedup keys are over as soon as they are taken
+    /// Dedup keys are gone as soon as they are taken
     Dedup,
     /// A job's fence begins anew with every claim
     Fencing,
@@ -118,7 +118,7 @@ impl Control {
 /// A promise of the outbound side to break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OutboundControl {
-    /// Dedup keys are over as soon as they are taken
+    /// Dedup keys are gone as soon as they are taken
     Dedup,
     /// Each delivery is made twice
     Twice,

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 /// A promise to break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Control {
-    /// Every dedup key is over as soon as it is taken
+    /// Every dedup key is gone as soon as it is taken
     Dedup,
     /// A job's fence goes back when its run ends, so that a stale token fits
     Fencing,
@@ -36,11 +36,8 @@ impl Control {
     pub fn sql(self) -> &'static str {
         match self {
             Control::Dedup => {
-                "CREATE TRIGGER control_insert AFTER INSERT ON dedup_keys BEGIN
-                   UPDATE dedup_keys SET expires_at = 0 WHERE key = NEW.key;
-                 END;
-                 CREATE TRIGGER control_update AFTER UPDATE OF event_id ON dedup_keys BEGIN
-                   UPDATE dedup_keys SET expires_at = 0 WHERE key = NEW.key;
+                "CREATE TRIGGER control AFTER INSERT ON dedup_keys BEGIN
+                   DELETE FROM dedup_keys WHERE key = NEW.key;
                  END;"
             }
             Control::Fencing => {

@@ -6,21 +6,20 @@ use tokio_postgres::NoTls;
 use super::Cluster;
 use crate::options::{Control, OutboundControl};
 
-/// Every dedup key is over as soon as it is taken. The server needs its unique index to speak at all, so the
+/// Every dedup key is gone as soon as it is taken. The server needs its unique index to speak at all, so the
 /// index stays and its meaning goes.
 const SQLITE_DEDUP: &str = "
-CREATE TRIGGER control_insert AFTER INSERT ON dedup_keys BEGIN
-  UPDATE dedup_keys SET expires_at = 0 WHERE key = NEW.key;
-END;
-CREATE TRIGGER control_update AFTER UPDATE OF event_id ON dedup_keys BEGIN
-  UPDATE dedup_keys SET expires_at = 0 WHERE key = NEW.key;
+CREATE TRIGGER control AFTER INSERT ON dedup_keys BEGIN
+  DELETE FROM dedup_keys WHERE key = NEW.key;
 END;";
 
 const POSTGRES_DEDUP: &str = "
 CREATE FUNCTION control() RETURNS trigger LANGUAGE plpgsql AS
-  $$ BEGIN NEW.expires_at := 0; RETURN NEW; END $$;
-CREATE TRIGGER control BEFORE INSERT OR UPDATE ON dedup_keys
-  FOR EACH ROW EXECUTE FUNCTION control();";
+  $$ BEGIN
+    DELETE FROM dedup_keys WHERE key = NEW.key;
+    RETURN NULL;
+  END $$;
+CREATE TRIGGER control AFTER INSERT ON dedup_keys FOR EACH ROW EXECUTE FUNCTION control();";
 
 /// When a run ends, its job's fence goes back to 0, so that every claim gets the fence 1 and every token fits. On
 /// PostgreSQL a job that shall run again is put back as a new row.

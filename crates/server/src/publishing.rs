@@ -308,7 +308,7 @@ async fn new_event(
         deliveries: wanted.map(|webhook| delivery(tenant, webhook, batch, item, id)).collect(),
         event,
         dedup,
-        dedup_until: now.after(DEDUP_WINDOW),
+        dedup_until: now.after(context.config.retention.blocks_for(DEDUP_WINDOW)),
         content: Some(key.seal(Slot::Content(id), &content)),
         job: None,
         receipt,

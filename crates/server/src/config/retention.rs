@@ -1,6 +1,8 @@
 //! How long history is kept.
 
-use wakepost_domain::retention::{Ages, History, days_before};
+use std::time::Duration;
+
+use wakepost_domain::retention::{Ages, History, days, days_before};
 use wakepost_domain::{Timestamp, figures};
 use wakepost_store::moves::PruneBefore;
 
@@ -41,6 +43,11 @@ impl Retention {
             History::DeadLetters => self.dead_letters_days,
             History::Receipts => self.receipts_days,
         }
+    }
+
+    /// How long a dedup key blocks: for its window, and never for less long than bodies are kept.
+    pub fn blocks_for(&self, window: Duration) -> Duration {
+        window.max(days(self.bodies_days))
     }
 
     /// What may go now.

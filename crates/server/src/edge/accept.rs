@@ -11,7 +11,7 @@ use wakepost_domain::event::{Event, Part, Route};
 use wakepost_domain::lane::{Lane, LaneId, LaneKey};
 use wakepost_domain::receipt::{OurFault, Verdict};
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{EventId, ReceiptId, TenantId, Timestamp, WorkId, retention, thread};
+use wakepost_domain::{EventId, ReceiptId, TenantId, Timestamp, WorkId, thread};
 use wakepost_providers::{Announces, Request};
 use wakepost_store::moves::{
     Accepted, DedupKey, Lineage, NewEvent, NewJob, NewReceipt, SharedBody,
@@ -216,7 +216,8 @@ async fn prepare(context: &Context, passed: &Passed) -> Result<NewRequest> {
             .and_then(|job| job.thread)
             .is_some_and(|thread| thread.policy.gathers() && !thread.quiet.for_.is_zero());
         let content = part.is_none().then(|| live.key.seal(Slot::Content(id), &content));
-        let dedup_until = passed.now.after(dedup_window(context, live));
+        let window = live.source.config.dedup_window();
+        let dedup_until = passed.now.after(context.config.retention.blocks_for(window));
         let dedup = dedup_keys(passed, &mapped, part);
         let trace = lineage.as_ref().and_then(|lineage| lineage.trace.clone());
         let mut event = event(passed, id, part, mapped, route, trace);
@@ -356,10 +357,4 @@ fn dedup_keys(passed: &Passed, mapped: &Mapped, part: Option<Part>) -> Vec<Dedup
     let by_body = (mapped.dedup_key.is_none() || live.dedups_body())
         .then(|| key(b"body:", &[&captured, &place, of_type.as_bytes()].concat()));
     [first, second, by_body].into_iter().flatten().collect()
-}
-
-/// A key blocks a repeat for its window, and never for less long than the body is kept.
-fn dedup_window(context: &Context, live: &LiveSource) -> Duration {
-    let bodies = retention::days(context.config.retention.bodies_days);
-    live.source.config.dedup_window().max(bodies)
 }

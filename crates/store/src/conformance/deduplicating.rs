@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use wakepost_domain::receipt::{Evidence, OurFault, Verdict};
-use wakepost_domain::{EventId, WorkId, limits};
+use wakepost_domain::transition::Ending;
+use wakepost_domain::work::HeldReason;
+use wakepost_domain::{EventId, OperationId, WorkId, limits};
 
 use super::Harness;
 use super::drafts::Inbox;
-use super::world::{ALL, World};
-use crate::moves::{Accepted, NewEvent, ReceiptRow};
+use super::world::{ALL, World, given_up, sealed};
+use crate::moves::{Accepted, NewEvent, ReceiptRow, SharedBody};
 
 /// All at once, over both nodes, each in a call of its own.
 pub(super) async fn accept_at_once<H: Harness>(
@@ -173,27 +175,108 @@ pub async fn the_same_key_of_two_tenants_or_sources_never_mixes(harness: &impl H
     }
 }
 
-pub async fn a_key_blocks_for_its_whole_window_and_no_longer(harness: &impl Harness) {
+fn of(first: EventId) -> Accepted {
+    Accepted::Duplicate { of: first, job: Some(WorkId::first_of(first)) }
+}
+
+impl<H: Harness> World<'_, H> {
+    /// Repeats under each of the keys are answered so: alone, in a batch, beside something new, and with others that share
+    /// a body.
+    async fn answers_repeats(&self, inbox: &Inbox, keys: &[&str], answer: Accepted) {
+        let batch = || keys.iter().map(|key| self.event(inbox).with_key(key).build()).collect();
+        for _ in 0..2 {
+            for key in keys {
+                assert_eq!(self.accept(self.event(inbox).with_key(key)).await, answer, "{key}");
+            }
+            for repeat in self.store.accept(batch()).await {
+                assert_eq!(repeat.unwrap(), answer);
+            }
+            let mixed = [batch(), vec![self.event(inbox).ignored().build()]].concat();
+            let mut answers = self.store.accept(mixed).await;
+            assert_eq!(answers.pop().unwrap().unwrap(), Accepted::New);
+            for repeat in answers {
+                assert_eq!(repeat.unwrap(), answer);
+            }
+            let body =
+                SharedBody { id: EventId(self.id()), tenant: inbox.tenant, content: sealed("[]") };
+            for repeat in self.store.accept_together(body, batch()).await.unwrap() {
+                assert_eq!(repeat, answer);
+            }
+        }
+    }
+}
+
+pub async fn a_key_blocks_for_its_whole_window_and_no_longer_than_its_body(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
     let until = world.now().await.after(Duration::from_secs(1000));
     let first = world.event(&inbox).with_key("a").blocking_until(until).build();
     world.accept(first.clone()).await;
+    world.run_to(&inbox, Ending::Succeeded).await;
+    world.forget_bodies(inbox.tenant).await;
+    assert!(!world.has_body(first.event.id).await);
     world.advance_s(900).await;
     let again = world.accept(world.event(&inbox).with_key("a")).await;
-    assert_eq!(
-        again,
-        Accepted::Duplicate { of: first.event.id, job: Some(WorkId::first_of(first.event.id)) }
-    );
+    assert_eq!(again, of(first.event.id), "its window is not over");
     world.advance_s(101).await;
     let next = world.event(&inbox).with_key("a").build();
     assert_eq!(world.accept(next.clone()).await, Accepted::New);
     let again = world.accept(world.event(&inbox).with_key("a")).await;
-    assert_eq!(
-        again,
-        Accepted::Duplicate { of: next.event.id, job: Some(WorkId::first_of(next.event.id)) }
-    );
+    assert_eq!(again, of(next.event.id));
     assert_eq!(world.stored(inbox.tenant, first.event.id).await.duplicates, 1);
+}
+
+/// What waits, is held or was given up keeps its body for longer than any window.
+pub async fn an_expired_key_blocks_as_long_as_its_body_is_there(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let soon = world.now().await.after(Duration::from_secs(10));
+    let first = world.event(&inbox).with_key("a").with_key("b").blocking_until(soon).build();
+    world.accept(first.clone()).await;
+    world.run_to(&inbox, Ending::Held(HeldReason::Budget)).await;
+    world.advance_s(11).await;
+    world.forget_bodies(inbox.tenant).await;
+    assert!(world.has_body(first.event.id).await, "a held job needs it");
+    world.answers_repeats(&inbox, &["a", "b"], of(first.event.id)).await;
+    assert!(world.claim(&inbox).take().await.is_empty(), "nothing runs twice");
+    assert_eq!(world.stored(inbox.tenant, first.event.id).await.duplicates, 16);
+    let audit = world.audit(inbox.tenant, "job.release");
+    world.store.release(inbox.tenant, WorkId::first_of(first.event.id), audit).await.unwrap();
+    world.run_to(&inbox, Ending::Succeeded).await;
+    world.forget_bodies(inbox.tenant).await;
+    assert!(!world.has_body(first.event.id).await);
+    let next = world.event(&inbox).with_key("a").with_key("b").build();
+    assert_eq!(world.accept(next.clone()).await, Accepted::New);
+    world.answers_repeats(&inbox, &["a", "b"], of(next.event.id)).await;
+}
+
+pub async fn an_expired_key_blocks_as_long_as_the_body_its_event_shares(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let inbox = world.inbox().await;
+    let soon = world.now().await.after(Duration::from_secs(10));
+    let body = EventId(world.id());
+    let part = |index: u16, key: &str| {
+        world.event(&inbox).part_of(body, index).with_key(key).blocking_until(soon).build()
+    };
+    let (done, dead) = (part(0, "a"), part(1, "b"));
+    let shared = SharedBody { id: body, tenant: inbox.tenant, content: sealed("[1,2]") };
+    let both = vec![done.clone(), dead.clone()];
+    world.store.accept_together(shared, both).await.unwrap();
+    world.run_to(&inbox, Ending::Succeeded).await;
+    let given_up = world.run_to(&inbox, given_up()).await.ticket.work;
+    assert_eq!(given_up, WorkId::first_of(dead.event.id));
+    world.advance_s(11).await;
+    world.forget_bodies(inbox.tenant).await;
+    assert!(world.has_body(body).await, "a dead letter needs it");
+    world.answers_repeats(&inbox, &["a"], of(done.event.id)).await;
+    world.answers_repeats(&inbox, &["b"], of(dead.event.id)).await;
+    let by = OperationId(world.id());
+    world.store.purge(inbox.tenant, vec![given_up], by).await.unwrap();
+    world.forget_bodies(inbox.tenant).await;
+    assert!(!world.has_body(body).await);
+    for key in ["a", "b"] {
+        assert_eq!(world.accept(world.event(&inbox).with_key(key)).await, Accepted::New, "{key}");
+    }
 }
 
 pub async fn an_expired_key_is_taken_over_by_exactly_one_of_many(harness: &impl Harness) {
@@ -202,14 +285,15 @@ pub async fn an_expired_key_is_taken_over_by_exactly_one_of_many(harness: &impl 
     let until = world.now().await.after(Duration::from_secs(10));
     let first = world.event(&inbox).with_key("a").blocking_until(until).build();
     world.accept(first.clone()).await;
+    world.run_to(&inbox, Ending::Succeeded).await;
     world.advance_s(11).await;
+    world.forget_bodies(inbox.tenant).await;
     let copies: Vec<NewEvent> =
         (0..60).map(|_| world.event(&inbox).with_key("a").build()).collect();
     let answers = accept_at_once(&world, copies).await;
     let new = new_ones(&answers);
     assert_eq!(new.len(), 1);
-    let of_new = Accepted::Duplicate { of: new[0], job: Some(WorkId::first_of(new[0])) };
-    assert_eq!(answers.iter().filter(|(_, answer)| *answer == of_new).count(), 59);
+    assert_eq!(answers.iter().filter(|(_, answer)| *answer == of(new[0])).count(), 59);
     assert_eq!(world.stored(inbox.tenant, first.event.id).await.duplicates, 0);
 }
 

@@ -31,6 +31,12 @@ impl<H: Harness> World<'_, H> {
         panic!("the walk does not end");
     }
 
+    /// All bodies of a tenant go that nothing needs, and nothing else does.
+    pub async fn forget_bodies(&self, tenant: TenantId) {
+        self.advance_s(1).await;
+        self.walk(OwnWalk::Bodies(tenant, self.now().await)).await;
+    }
+
     /// Every kind of a tenant's history from before a moment goes.
     async fn keep_since(&self, tenant: TenantId, before: Timestamp) -> u64 {
         let mut rows = 0;

@@ -59,7 +59,9 @@ macro_rules! conformance_list {
                 copies_in_one_batch_are_duplicates_of_its_first,
                 batches_of_the_same_copies_at_once_make_each_once,
                 the_same_key_of_two_tenants_or_sources_never_mixes,
-                a_key_blocks_for_its_whole_window_and_no_longer,
+                a_key_blocks_for_its_whole_window_and_no_longer_than_its_body,
+                an_expired_key_blocks_as_long_as_its_body_is_there,
+                an_expired_key_blocks_as_long_as_the_body_its_event_shares,
                 an_expired_key_is_taken_over_by_exactly_one_of_many,
                 at_most_twenty_duplicate_receipts_are_kept_and_all_are_counted,
             ]
@@ -535,6 +537,7 @@ macro_rules! conformance_list {
                 of_many_copies_at_once_one_is_published,
                 calls_with_the_same_keys_in_another_order_never_block_each_other,
                 a_publications_key_blocks_for_its_whole_window,
+                of_many_publications_those_take_their_keys_over_whose_bodies_are_gone,
                 a_key_whose_event_is_gone_still_blocks,
                 a_key_of_two_tenants_or_of_a_source_never_mixes,
                 lists_show_what_was_received_or_what_was_published,

@@ -115,20 +115,37 @@ pub async fn a_key_outlives_the_event_for_its_whole_window(harness: &impl Harnes
     assert_eq!(world.accept(world.event(&inbox).with_key("a")).await, Accepted::New);
 }
 
-/// What an expired key does is the same as what no key does: only the count of what went tells.
 pub async fn an_expired_key_stays_as_long_as_its_body(harness: &impl Harness) {
     let world = World::new(harness).await;
     let inbox = world.inbox().await;
     let now = world.now().await;
     let never = now.before(LONG);
     let soon = now.after(LONG / 60);
-    world.accept(world.event(&inbox).with_key("a").with_key("b").blocking_until(soon)).await;
+    let alone = world.event(&inbox).with_key("a").with_key("b").blocking_until(soon).build();
+    let body = EventId(world.id());
+    let part = |index: u16, key: &str| {
+        world.event(&inbox).part_of(body, index).with_key(key).blocking_until(soon).build()
+    };
+    let parts = vec![part(0, "c"), part(1, "d")];
+    let firsts = [&alone, &alone, &parts[0], &parts[1]].map(|new| new.event.id);
+    let shared = SharedBody { id: body, tenant: inbox.tenant, content: sealed("[1,2]") };
+    world.accept(alone).await;
+    world.store.accept_together(shared, parts).await.unwrap();
     world.advance(LONG).await;
     assert_eq!(world.prune(all_before(never)).await, 0);
-    world.run_to(&inbox, Ending::Succeeded).await;
+    for (key, of) in ["a", "b", "c", "d"].into_iter().zip(firsts) {
+        let again = world.accept(world.event(&inbox).with_key(key)).await;
+        let job = Some(WorkId::first_of(of));
+        assert_eq!(again, Accepted::Duplicate { of, job }, "{key}");
+    }
+    for _ in 0..3 {
+        world.run_to(&inbox, Ending::Succeeded).await;
+    }
     let bodies = world.now().await.before(LONG / 2);
     world.prune(PruneBefore { bodies, ..all_before(never) }).await;
-    assert_eq!(world.accept(world.event(&inbox).with_key("a")).await, Accepted::New);
+    for key in ["a", "b", "c", "d"] {
+        assert_eq!(world.accept(world.event(&inbox).with_key(key)).await, Accepted::New, "{key}");
+    }
 }
 
 pub async fn effects_stay_as_long_as_anything_shares_them(harness: &impl Harness) {

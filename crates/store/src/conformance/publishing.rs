@@ -272,8 +272,32 @@ pub async fn a_publications_key_blocks_for_its_whole_window(harness: &impl Harne
     assert_eq!(world.publish(new("a")).await.unwrap(), duplicate(first));
     assert_mismatch(world.publish(new("b")).await, 0);
     world.advance_s(120).await;
+    assert_eq!(world.publish(new("a")).await.unwrap(), duplicate(first), "its body is there");
+    assert_mismatch(world.publish(new("b")).await, 0);
+    let two = vec![new("a").build(), world.publication(TENANT).build()];
+    let answers = world.store.publish(two).await.unwrap();
+    assert_eq!(answers, [duplicate(first), Accepted::New]);
+    world.forget_bodies(TENANT).await;
     let second = world.published(new("b")).await;
     assert_eq!(world.publish(new("b")).await.unwrap(), duplicate(second));
+}
+
+pub async fn of_many_publications_those_take_their_keys_over_whose_bodies_are_gone(
+    harness: &impl Harness,
+) {
+    let world = World::new(harness).await;
+    let until = world.now().await.after(DAY);
+    let hook = world.hook().await;
+    let new = |key: &str| world.publication(TENANT).with_key(key);
+    let gone = world.published(new("gone").blocking_until(until)).await;
+    let waits = world.published(new("waits").blocking_until(until).to(&[&hook])).await;
+    world.advance(2 * DAY).await;
+    world.forget_bodies(TENANT).await;
+    assert!(!world.has_body(gone).await);
+    assert!(world.has_body(waits).await, "its delivery needs it");
+    let three: Vec<NewEvent> = ["gone", "waits", "new"].map(|key| new(key).build()).into();
+    let answers = world.store.publish(three).await.unwrap();
+    assert_eq!(answers, [Accepted::New, duplicate(waits), Accepted::New]);
 }
 
 pub async fn a_key_whose_event_is_gone_still_blocks(harness: &impl Harness) {

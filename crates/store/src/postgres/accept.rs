@@ -15,6 +15,7 @@ use super::batch::Verb;
 use super::cancelling::{self, key_of};
 use super::fault::Fault;
 use super::placing::{Fresh, joined_works, place, placed_before};
+use super::prune::guards;
 use super::publishing::plain_deliveries;
 use super::receipts::{Known, count_known, count_repeats, insert_rejections, trim_rejections};
 use super::rows::{execute, get, meta_text, opt_text, query, text, ulid, uuid};
@@ -325,21 +326,24 @@ pub async fn look_up(
     let keys: Vec<Uuid> = items.iter().flat_map(|item| &item.dedup).map(key_uuid).collect();
     let rows = query(
         client,
-        "SELECT d.key, d.event_id FROM unnest($1::uuid[]) AS k (key)
-         JOIN dedup_keys d ON d.key = k.key AND d.expires_at > wakepost_now()
+        "SELECT d.key, CASE WHEN d.expires_at > wakepost_now() THEN d.event_id END, false
+         FROM unnest($1::uuid[]) AS k (key) JOIN dedup_keys d ON d.key = k.key
          UNION ALL
-         SELECT s.key, NULL FROM unnest($2::uuid[]) AS s (key)
+         SELECT s.key, NULL, true FROM unnest($2::uuid[]) AS s (key)
          CROSS JOIN LATERAL (SELECT 1 FROM work w WHERE w.cancel_key = s.key LIMIT 1) w",
         &[&keys, &subjects],
     )
     .await?;
-    let (mut known, mut cancels) = (HashMap::new(), Vec::new());
+    let (mut known, mut expired, mut cancels) = (HashMap::new(), Vec::new(), Vec::new());
     for row in &rows {
+        let key: Uuid = get(row, 0)?;
         match get::<Option<Uuid>>(row, 1)? {
-            Some(first) => drop(known.insert(get::<Uuid>(row, 0)?, EventId(ulid(first)))),
-            None => cancels.push(get(row, 0)?),
+            Some(first) => drop(known.insert(key, EventId(ulid(first)))),
+            None if get(row, 2)? => cancels.push(key),
+            None => expired.push(key),
         }
     }
+    known.extend(free(client, &expired).await?);
     let first = |item: &NewEvent| item.dedup.iter().find_map(|key| known.get(&key_uuid(key)));
     Ok(LookedUp { known: items.iter().map(|item| first(item).copied()).collect(), cancels })
 }
@@ -414,6 +418,35 @@ impl Fold {
     }
 }
 
+/// Lets keys go whose time is over and whose body is gone; answers whose the others are. A statement of its own, so that
+/// batches without such keys look at no bodies.
+async fn free(
+    client: &impl GenericClient,
+    expired: &[Uuid],
+) -> std::result::Result<HashMap<Uuid, EventId>, Fault> {
+    if expired.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows = query(
+        client,
+        concat!(
+            "WITH held AS MATERIALIZED (
+               SELECT d.key, d.event_id, d.expires_at > wakepost_now() OR ",
+            guards!("d"),
+            " AS blocks
+               FROM dedup_keys d WHERE d.key = ANY ($1::uuid[]) ORDER BY d.key FOR UPDATE
+             ), freed AS (
+               DELETE FROM dedup_keys d USING held h WHERE d.key = h.key AND NOT h.blocks
+             )
+             SELECT key, event_id FROM held WHERE blocks"
+        ),
+        &[&expired],
+    )
+    .await?;
+    let held = rows.iter().map(|row| Ok((get(row, 0)?, EventId(ulid(get(row, 1)?)))));
+    Ok(held.collect::<Result<_>>()?)
+}
+
 /// What one round found and did.
 pub struct Round {
     known: HashMap<Uuid, EventId>,
@@ -442,7 +475,8 @@ fn key_uuid(key: &DedupKey) -> Uuid {
     Uuid::from_bytes(key.0)
 }
 
-/// The look-up only answers duplicates and spares their rows: the unique index is the arbiter. Keys are
+/// The look-up only answers duplicates and spares their rows: the unique index is the arbiter. An event one of whose keys is
+/// there takes none, whether that key's time is over or not: an expired one is let go first, by [`free`]. Keys are
 /// taken in their order, since two batches that take them in different orders can deadlock. An event that
 /// got only some of its keys makes the statement fail and leave nothing; run again, it sees the other's.
 ///
@@ -460,22 +494,20 @@ WITH clock AS MATERIALIZED (
   SELECT * FROM unnest($1::uuid[], $2::int[], $3::uuid[], $4::bigint[])
     AS k (key, tenant, event_id, expires_at)
 ), known AS MATERIALIZED (
-  SELECT k.key, k.event_id, d.event_id AS first
-  FROM key k JOIN dedup_keys d ON d.key = k.key AND d.expires_at > (SELECT now FROM clock)
+  SELECT k.key, k.event_id, d.event_id AS first, d.expires_at > (SELECT now FROM clock) AS blocks
+  FROM key k JOIN dedup_keys d ON d.key = k.key
 ), cancels AS MATERIALIZED (
   SELECT c.id FROM unnest($5::uuid[], $24::uuid[]) AS c (id, key)
   CROSS JOIN LATERAL (SELECT 1 FROM work w WHERE w.cancel_key = c.key LIMIT 1) w
 ), taken AS (
-  INSERT INTO dedup_keys AS d (key, tenant, event_id, expires_at)
+  INSERT INTO dedup_keys (key, tenant, event_id, expires_at)
   SELECT key, tenant, event_id, expires_at FROM key
   WHERE event_id IS NOT NULL
     AND event_id NOT IN (SELECT event_id FROM known WHERE event_id IS NOT NULL)
     AND event_id NOT IN (SELECT id FROM cancels)
     ", $taken, "
   ORDER BY key
-  ON CONFLICT (key) DO UPDATE SET tenant = excluded.tenant, event_id = excluded.event_id,
-                                  expires_at = excluded.expires_at
-    WHERE d.expires_at <= wakepost_now()
+  ON CONFLICT (key) DO NOTHING
   RETURNING key, event_id
 ), missed AS MATERIALIZED (
   SELECT event_id FROM key
@@ -509,7 +541,7 @@ WITH clock AS MATERIALIZED (
 )", $deliveries, "
 SELECT id, NULL::uuid FROM item
 UNION ALL
-SELECT key, first FROM known
+SELECT CASE WHEN blocks THEN key END, CASE WHEN blocks THEN first ELSE key END FROM known
 UNION ALL
 SELECT id, id FROM cancels
 UNION ALL
@@ -613,19 +645,21 @@ pub async fn insert(
         false => query(client, INSERT_PUBLISHED, &[&params[..], &published[..]].concat()).await?,
     };
     let mut round = Round { known: HashMap::new(), new: HashSet::new(), left_out: HashSet::new() };
+    let mut expired: Vec<Uuid> = Vec::new();
     for row in &rows {
-        let subject: Uuid = get(row, 0)?;
-        match get::<Option<Uuid>>(row, 1)? {
-            Some(event) if event == subject => {
+        match (get::<Option<Uuid>>(row, 0)?, get::<Option<Uuid>>(row, 1)?) {
+            (Some(subject), Some(event)) if event == subject => {
                 round.left_out.insert(EventId(ulid(event)));
             }
-            Some(first) => {
-                round.known.insert(subject, EventId(ulid(first)));
+            (Some(key), Some(first)) => {
+                round.known.insert(key, EventId(ulid(first)));
             }
-            None => {
-                round.new.insert(EventId(ulid(subject)));
+            (Some(event), None) => {
+                round.new.insert(EventId(ulid(event)));
             }
+            (None, key) => expired.extend(key),
         }
     }
+    round.known.extend(free(client, &expired).await?);
     Ok(round)
 }

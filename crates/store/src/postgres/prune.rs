@@ -132,6 +132,27 @@ const RUNS: Needed = Needed {
     revives: false,
 };
 
+/// Of a dedup key: the body it guards is there, its event's own or one that its event shares. Looked for one by one, in the
+/// one week that the id tells: the planner might read all bodies for it.
+macro_rules! guards {
+    ($k:literal) => {
+        concat!(
+            "(EXISTS (SELECT 1 FROM bodies b WHERE b.id = ",
+            $k,
+            ".event_id OFFSET 0)
+   OR EXISTS (SELECT 1 FROM events e CROSS JOIN LATERAL (
+                SELECT 1 FROM bodies b WHERE b.id = e.body_id OFFSET 0) b
+              WHERE e.tenant = ",
+            $k,
+            ".tenant AND e.id = ",
+            $k,
+            ".event_id OFFSET 0))"
+        )
+    };
+}
+
+pub(super) use guards;
+
 /// Of an effect `e`: no item shares it any more, so that no replay can repeat it.
 macro_rules! unshared_effect {
     () => {
@@ -425,7 +446,7 @@ async fn prune_keys(tx: &Transaction<'_>, walk: &Walk) -> Result<Pruned> {
     let mut pruned = Pruned::default();
     for (table, guard) in [
         ("idempotency", ""),
-        ("dedup_keys", "AND NOT EXISTS (SELECT 1 FROM bodies b WHERE b.id = d.event_id)"),
+        ("dedup_keys", concat!("AND NOT ", guards!("d"))),
         ("threads", ""),
         ("sequences", ""),
     ] {

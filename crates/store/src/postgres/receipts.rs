@@ -32,15 +32,15 @@ WITH counted AS (
 SELECT id, route FROM counted";
 
 /// As [`COUNT`], for a batch of which nothing is new: the look-up and the count in one statement. If anything in it
-/// may be new after all, it only looks up.
+/// may be new after all, it only looks up. An item may be, whose first known key is past its time.
 const COUNT_KNOWN: &str = "
 WITH known AS MATERIALIZED (
-  SELECT DISTINCT ON (k.item) k.item, d.tenant, d.event_id AS first
+  SELECT DISTINCT ON (k.item) k.item, d.tenant, d.event_id AS first, d.expires_at > wakepost_now() AS blocks
   FROM unnest($1::uuid[], $2::int[]) WITH ORDINALITY AS k (key, item, place)
-  JOIN dedup_keys d ON d.key = k.key AND d.expires_at > wakepost_now()
+  JOIN dedup_keys d ON d.key = k.key
   ORDER BY k.item, k.place
 ), every AS MATERIALIZED (
-  SELECT count(*) = cardinality($3::uuid[]) AS is_known FROM known WHERE first <> ($3::uuid[])[item]
+  SELECT count(*) = cardinality($3::uuid[]) AS is_known FROM known WHERE blocks AND first <> ($3::uuid[])[item]
 ), repeated AS MATERIALIZED (
   SELECT tenant, first, count(*)::int AS repeats FROM known
   WHERE (SELECT is_known FROM every) GROUP BY tenant, first ORDER BY tenant, first
@@ -58,7 +58,7 @@ WITH known AS MATERIALIZED (
   ON CONFLICT (id) DO NOTHING
 )
 SELECT k.item, k.first, c.route, every.is_known
-FROM every CROSS JOIN known k LEFT JOIN counted c ON c.id = k.first";
+FROM every CROSS JOIN known k LEFT JOIN counted c ON c.id = k.first WHERE k.blocks";
 
 /// What is known of a batch before anything is stored.
 pub struct Known {

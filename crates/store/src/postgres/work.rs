@@ -164,8 +164,8 @@ pub(super) async fn release(
     Ok(lane)
 }
 
-/// Of each dedup key, the item that has it: ours if nobody had it or its time was over, else the first.
-/// Keys are taken in their order, as everywhere.
+/// Of each dedup key, the item that has it: ours if nobody had it or its time was over, else the first. A job's key guards no
+/// body: what the job was made with goes with the job. Keys are taken in their order, as everywhere.
 async fn take_keys(tx: &Transaction<'_>, items: &[NewWork]) -> Result<HashMap<Uuid, WorkId>> {
     let mut wanted: BTreeMap<Uuid, (&NewWork, Timestamp)> = BTreeMap::new();
     for item in items {

@@ -13,6 +13,7 @@ use wakepost_domain::{EventId, TenantId, Timestamp, Ulid, WorkId, limits};
 use super::Sqlite;
 use super::cancelling::cancel_by;
 use super::placing::{joined_work, place, placed_before};
+use super::prune::guards;
 use super::publishing::publish;
 use super::rows::{Bits, known, unavailable};
 use crate::error::Result;
@@ -139,7 +140,8 @@ pub(super) fn take_keys(tx: &Connection, now: Timestamp, new: &NewEvent) -> Resu
     Ok(Keys::Own)
 }
 
-/// Takes a dedup key, if nobody has it or its time is over. The unique index decides, not a look-up.
+/// Takes a dedup key, if nobody has it, or its time is over and the body it guards is gone. The unique index decides, not a
+/// look-up.
 pub(super) fn take_key(
     tx: &Connection,
     now: Timestamp,
@@ -148,12 +150,13 @@ pub(super) fn take_key(
     until: Timestamp,
 ) -> rusqlite::Result<bool> {
     let taken = tx
-        .prepare_cached(
-            "INSERT INTO dedup_keys (key, tenant, event_id, expires_at) VALUES (?1, ?2, ?3, ?4)
+        .prepare_cached(concat!(
+            "INSERT INTO dedup_keys AS k (key, tenant, event_id, expires_at) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (key) DO UPDATE SET tenant = excluded.tenant, event_id = excluded.event_id,
                                              expires_at = excluded.expires_at
-             WHERE dedup_keys.expires_at <= ?5",
-        )?
+             WHERE k.expires_at <= ?5 AND NOT ",
+            guards!("k")
+        ))?
         .execute((
             Bits(key.0),
             tenant.0,

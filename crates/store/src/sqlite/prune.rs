@@ -44,6 +44,25 @@ macro_rules! needed {
 
 pub(super) use needed;
 
+/// Of a dedup key: the body it guards is there, its event's own or one that its event shares.
+macro_rules! guards {
+    ($k:literal) => {
+        concat!(
+            "(EXISTS (SELECT 1 FROM bodies b WHERE b.id = ",
+            $k,
+            ".event_id)
+          OR EXISTS (SELECT 1 FROM events e JOIN bodies b ON b.id = e.body_id
+                     WHERE e.tenant = ",
+            $k,
+            ".tenant AND e.id = ",
+            $k,
+            ".event_id))"
+        )
+    };
+}
+
+pub(super) use guards;
+
 /// Of an effect `e`: no item shares it any more, so that no replay can repeat it.
 macro_rules! unshared_effect {
     () => {
@@ -202,11 +221,7 @@ pub fn prune(
         (&mut walk.idempotency, "idempotency", ""),
         (&mut walk.threads, "threads", ""),
         (&mut walk.sequences, "sequences", ""),
-        (
-            &mut walk.dedup,
-            "dedup_keys",
-            "AND NOT EXISTS (SELECT 1 FROM bodies b WHERE b.id = dedup_keys.event_id)",
-        ),
+        (&mut walk.dedup, "dedup_keys", concat!("AND NOT ", guards!("k"))),
     ] {
         let removed = walk_keys(tx, now, table, guard, place).map_err(unavailable)?;
         pruned.rows += removed;
@@ -257,7 +272,7 @@ fn walk_keys(
     };
     let removed = tx
         .prepare_cached(&format!(
-            "DELETE FROM {table} WHERE key > ?1 AND key <= ?2 AND expires_at <= ?3 {guard}"
+            "DELETE FROM {table} AS k WHERE key > ?1 AND key <= ?2 AND expires_at <= ?3 {guard}"
         ))?
         .execute((&*place, &end, now.as_millis()))?;
     *place = end;

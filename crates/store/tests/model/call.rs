@@ -7,11 +7,11 @@ use wakepost_domain::lane::LaneId;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::transition::Ending;
 use wakepost_domain::work::State;
-use wakepost_domain::{EventId, OperationId, ScheduleId, SourceId, TenantId, WorkId};
+use wakepost_domain::{EventId, OperationId, ScheduleId, SourceId, TenantId, Ulid, WorkId};
 use wakepost_store::moves::{
     Ask, AuditEntry, Begin, CancelOutcome, ClaimLane, ClaimRequest, Claimed, Decide, Firing,
-    Heartbeat, Item, NewDelivery, NewEvent, NewWork, Overdue, Progress, Replay, Resolve, Schedule,
-    Settle, WebhookRecord,
+    Heartbeat, Item, NewDelivery, NewEvent, NewWork, Overdue, OwnWalk, Progress, Replay, Resolve,
+    Schedule, Settle, WebhookRecord,
 };
 use wakepost_store::vault::Sealed;
 use wakepost_store::{Store, StoreError};
@@ -46,6 +46,7 @@ pub enum Call {
     HoldOverBudget(LaneId, SourceId, Budget),
     Replay(Box<Replay>),
     Purge(TenantId, Vec<WorkId>, OperationId),
+    PruneOwn(OwnWalk),
     CreateSchedule(Schedule, Sealed, AuditEntry),
     UpdateSchedule(Schedule, Option<Sealed>, AuditEntry),
     DeleteSchedule(TenantId, ScheduleId, AuditEntry),
@@ -128,6 +129,7 @@ impl Call {
             }
             Call::Replay(replay) => tell(store.replay(*replay, None).await),
             Call::Purge(tenant, works, by) => tell(store.purge(tenant, works, by).await),
+            Call::PruneOwn(walk) => tell(store.prune_own(walk, Ulid::MIN).await),
             Call::CreateSchedule(schedule, input, audit) => {
                 tell(store.create_schedule(schedule, input, audit, None).await)
             }

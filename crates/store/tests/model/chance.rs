@@ -210,6 +210,7 @@ fn by_operator() -> impl Strategy<Value = Wish> {
         1 => pick().prop_map(Wish::ReplayEvent),
         1 => tenant().prop_map(Wish::ReplayDead),
         1 => tenant().prop_map(Wish::Purge),
+        1 => tenant().prop_map(Wish::ForgetBodies),
     ]
 }
 

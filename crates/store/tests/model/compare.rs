@@ -1,6 +1,6 @@
 //! The rows against the model: all that can be read of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use wakepost_domain::event::{Event, Route};
@@ -68,6 +68,7 @@ pub async fn all(store: &dyn Store, model: &Model, parties: &[Party; 2]) -> Resu
         lists(store, model, party).await?;
         webhooks(store, model, party).await?;
     }
+    bodies(store, model).await?;
     waiting(store, model).await?;
     live_counts(store, model).await?;
     Ok(seen)
@@ -203,6 +204,12 @@ async fn events(store: &dyn Store, model: &Model, party: &Party, published: bool
         same(&format!("the work of {}", event.id), work, states)?;
     }
     Ok(())
+}
+
+async fn bodies(store: &dyn Store, model: &Model) -> Checked {
+    let stored = store.contents(model.events.keys().copied().collect()).await.unwrap();
+    let stored: BTreeSet<EventId> = stored.into_iter().map(|(id, _)| id).collect();
+    same("whose bodies are there", &stored, &model.bodies)
 }
 
 /// Schedules, dead letters, what can be claimed, and what is about a subject.

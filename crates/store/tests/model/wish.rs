@@ -172,6 +172,8 @@ pub enum Wish {
     ReplayEvent(Pick),
     ReplayDead(bool),
     Purge(bool),
+    /// The bodies of one tenant go that nothing needs.
+    ForgetBodies(bool),
     Schedule(bool, bool),
     /// Fires what is due, at both nodes at once. If need be, time passes until something is.
     Fire {

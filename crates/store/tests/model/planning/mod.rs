@@ -15,7 +15,7 @@ use wakepost_domain::work::State;
 use wakepost_domain::{OperationId, TenantId, WorkId};
 use wakepost_store::moves::{
     Ask, Begin, ClaimLane, ClaimRequest, Decide, Draft, EffectRow, Heartbeat, Item as Named,
-    Progress, Replay, ReplayFrom, Resolve, SeenProposal, proposal_hash,
+    OwnWalk, Progress, Replay, ReplayFrom, Resolve, SeenProposal, proposal_hash,
 };
 
 use crate::call::Call;
@@ -194,6 +194,9 @@ impl Scene<'_> {
                 let tenant = self.party(*second).tenant;
                 let by = OperationId(self.ids.next(now));
                 Call::Purge(tenant, self.model.open_letters(tenant), by)
+            }
+            Wish::ForgetBodies(second) => {
+                Call::PruneOwn(OwnWalk::Bodies(self.party(*second).tenant, now))
             }
             Wish::Schedule(second, ordered) => schedule(self, *second, *ordered),
             Wish::ChangeSchedule { pick, enabled, stale } => change(self, *pick, *enabled, *stale)?,

@@ -4,19 +4,14 @@ use wakepost_domain::event::{Event, Route};
 use wakepost_domain::lane::LaneId;
 use wakepost_domain::thread::ThreadPolicy;
 use wakepost_domain::work::{State, WorkKind};
-use wakepost_domain::{EventId, Ulid, WorkId};
-use wakepost_store::moves::{Accepted, DedupKey, NewEvent, NewJob, NewWork, WorkMeta};
+use wakepost_domain::{EventId, WorkId};
+use wakepost_store::moves::{Accepted, NewEvent, NewJob, NewWork, WorkMeta};
 
 use super::conversing::gathers;
 use super::{Item, Model};
 use crate::call::{Answer, tell};
 
 impl Model {
-    /// Who has a dedup key whose time is not over.
-    pub(super) fn holder(&self, key: DedupKey) -> Option<Ulid> {
-        self.keys.get(&key).filter(|(_, until)| *until > self.now).map(|(holder, _)| *holder)
-    }
-
     pub(super) fn accept(&mut self, new: &NewEvent) -> Answer {
         if let Some(first) = new.dedup.iter().find_map(|key| self.holder(*key)) {
             return tell(Ok(self.duplicate(EventId(first))));
@@ -25,6 +20,7 @@ impl Model {
             self.keys.insert(*key, (new.event.id.0, new.dedup_until));
         }
         self.events.insert(new.event.id, new.event.clone());
+        self.bodies.insert(new.event.id);
         let talked = new.job.as_ref().and_then(|job| self.talk(&new.event, job.thread.as_ref()?));
         if let Some(accepted) = talked {
             self.cancel_by(&new.event);

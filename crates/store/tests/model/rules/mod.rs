@@ -6,6 +6,7 @@ mod bounds;
 mod conversing;
 mod effects;
 mod ending;
+mod forgetting;
 mod leasing;
 mod publishing;
 mod scheduling;
@@ -40,6 +41,8 @@ pub struct Model {
     pub items: BTreeMap<WorkId, Item>,
     pub effects: BTreeMap<(Ulid, String), Effect>,
     pub events: BTreeMap<EventId, Event>,
+    /// The events whose bodies are there.
+    pub bodies: BTreeSet<EventId>,
     /// Conversations that the agent takes part in, and until when.
     pub threads: BTreeMap<OrderKey, Timestamp>,
     /// Whose each dedup key is, and until when.
@@ -154,6 +157,7 @@ impl Model {
             Call::HoldOverBudget(lane, source, budget) => self.hold_over(*lane, *source, budget),
             Call::Replay(replay) => self.replay(replay),
             Call::Purge(tenant, works, by) => self.purge(*tenant, works, *by),
+            Call::PruneOwn(walk) => self.prune_own(walk),
             Call::CreateSchedule(schedule, input, _) => self.create_schedule(schedule, input),
             Call::UpdateSchedule(schedule, input, _) => self.update_schedule(schedule, input),
             Call::DeleteSchedule(tenant, id, _) => self.delete_schedule(*tenant, *id),

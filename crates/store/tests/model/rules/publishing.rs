@@ -36,6 +36,7 @@ impl Model {
             self.keys.insert(*key, (new.event.id.0, new.dedup_until));
         }
         self.events.insert(new.event.id, new.event.clone());
+        self.bodies.insert(new.event.id);
         for delivery in &new.deliveries {
             self.deliver(new.event.id, delivery);
         }

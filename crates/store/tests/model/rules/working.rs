@@ -232,7 +232,7 @@ impl Model {
     }
 }
 
-fn is_open_letter(row: &WorkRow) -> bool {
+pub(super) fn is_open_letter(row: &WorkRow) -> bool {
     row.state == State::DeadLetter && row.replayed_as.is_none() && row.purged_by.is_none()
 }
 
