@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use rusqlite::Connection;
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use wakepost_tests::{Database, Gateway, on_both, until};
 
 use crate::load::Load;
@@ -19,6 +20,9 @@ on_both!(
 
 /// After this a sender is told to come again.
 const PATIENCE: Duration = Duration::from_millis(2500);
+/// Of these 64 fit into what may wait for the database.
+const BYTES: usize = 1000 * 1024;
+const MEMORY_KIB_MAX: u64 = 400 * 1024;
 
 /// Makes every commit of a gateway wait from now on.
 ///
@@ -102,8 +106,6 @@ async fn a_sender_who_waits_too_long_is_told_to_come_again_and_the_repeat_is_a_d
 async fn what_is_too_much_to_wait_is_refused_at_once(database: Database) {
     // Together more than may wait for the database: 64 MiB.
     const EVENTS: usize = 90;
-    const BYTES: usize = 1000 * 1024;
-    const MEMORY_KIB_MAX: u64 = 400 * 1024;
     let mut gateway = Gateway::start(database).await;
     let source = gateway.with_source("stripe").await;
     slow(&mut gateway, 3 * PATIENCE).await;
@@ -134,6 +136,31 @@ async fn what_is_too_much_to_wait_is_refused_at_once(database: Database) {
     let rows = gateway.admin().list("/inbox").await;
     let keys: HashSet<_> = rows.iter().map(|row| row["dedup_key"].as_str()).collect();
     assert_eq!(keys.len(), rows.len(), "each once");
+}
+
+/// Here it is another program that holds the database. On PostgreSQL such calls end with their callers.
+#[tokio::test]
+async fn what_waits_counts_though_its_callers_hung_up_on_sqlite() {
+    const CALLS: usize = 50;
+    const PATIENCE: Duration = Duration::from_secs(3);
+    let gateway = Gateway::start(Database::Sqlite).await;
+    gateway.admin().job().await;
+    let lease = gateway.worker("w").wait().await;
+    lease.checkpoint(json!(1)).await.is(200);
+    let other = Connection::open(gateway.data_dir().join("wakepost.db")).expect("the file");
+    other.busy_timeout(PATIENCE).expect("a setting");
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    let state = json!("x".repeat(BYTES));
+    let mut refused = 0;
+    for _ in 0..2 {
+        let calls = (0..CALLS).map(|_| timeout(PATIENCE, lease.checkpoint(state.clone())));
+        for answer in join_all(calls).await.into_iter().flatten() {
+            refused += usize::from(answer.is(503).json()["code"] == "busy");
+        }
+    }
+    assert!(refused > CALLS / 2, "{refused} did not come in");
+    let peak = memory_kib_peak(&gateway);
+    assert!(peak < MEMORY_KIB_MAX, "{peak} KiB were used");
 }
 
 /// The most memory that it ever had.

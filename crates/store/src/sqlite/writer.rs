@@ -21,6 +21,7 @@ use super::rewrite::rewrite;
 use super::rows::unavailable;
 use super::syncer::{Committed, LogFile, Marks, Syncer};
 use super::{Drive, Durability, Sqlite};
+use crate::admission::Place;
 use crate::error::{Result, StoreError};
 use crate::failpoint;
 
@@ -87,6 +88,8 @@ struct Call<T, F> {
     reply: oneshot::Sender<Result<T>>,
     bytes: usize,
     savepoint: bool,
+    /// Held until the move is answered, whether its caller waits for that or not.
+    place: Place,
 }
 
 impl<T, F> Waiting for Call<T, F>
@@ -116,12 +119,15 @@ where
     }
 
     fn answer(self: Box<Self>, committed: Result<()>) {
-        let answer = match (committed, self.done) {
+        let Call { apply, done, reply, place, .. } = *self;
+        let answer = match (committed, done) {
             (Ok(()), Some(done)) => done,
             (Ok(()), None) => Err(StoreError::Unavailable("the move was not run".to_owned())),
             (Err(error), _) => Err(error),
         };
-        let _ = self.reply.send(answer);
+        // Whoever is answered finds what it took given back.
+        drop((apply, place));
+        let _ = reply.send(answer);
     }
 }
 
@@ -480,9 +486,9 @@ impl Sqlite {
         F: FnMut(&Connection, Timestamp) -> Result<T> + Send + 'static,
     {
         failpoint::pass_async("store.busy").await.map_err(|_| StoreError::Busy)?;
-        let _place = self.admission.enter(bytes)?;
+        let place = self.admission.enter(bytes)?;
         let (reply, answer) = oneshot::channel();
-        self.writer.submit(Box::new(Call { apply, done: None, reply, bytes, savepoint }))?;
+        self.writer.submit(Box::new(Call { apply, done: None, reply, bytes, savepoint, place }))?;
         let answer = answer.await.map_err(|_| stopped())?;
         if answer.is_ok() && matches!(self.writer.way, Way::Inline(_)) {
             // Elsewhere the syncer passes it. Here, where others go on while this one waits.
