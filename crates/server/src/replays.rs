@@ -1,9 +1,11 @@
 //! Replays: what ran is run again, and what never had work gets its first. One at a time, or many by a filter.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use wakepost_domain::event::Event;
-use wakepost_domain::lane::LaneKey;
+use wakepost_domain::lane::{Lane, LaneId, LaneKey};
 use wakepost_domain::work::{Priority, WorkKind};
 use wakepost_domain::{SourceId, TenantId, Timestamp, WorkId, thread};
 use wakepost_store::moves::{
@@ -15,6 +17,7 @@ use wakepost_store::{Result, StoreError};
 use crate::callbacks;
 use crate::context::Context;
 use crate::schema;
+use crate::to_the_end::ToTheEnd;
 use crate::view::Content;
 
 /// Which events.
@@ -148,7 +151,7 @@ async fn announces(context: &Context, event: &Event) -> Result<bool> {
 
 /// Makes a new item in the place of a finished one, or an event's first, and tells the queue.
 pub async fn make(
-    context: &Context,
+    context: &Arc<Context>,
     wish: Wish,
     once: Option<Idempotency>,
 ) -> Result<Once<WorkId>> {
@@ -178,6 +181,21 @@ pub async fn make(
     };
     let request =
         Replay { tenant, from, id, fresh_scope, input, max_attempts, callback_lane, audit };
+    // A caller that hangs up must not keep the queue from hearing of the commit.
+    let made = ToTheEnd::of(commit(context.clone(), request, lane, once)).await?;
+    Ok(match made {
+        Once::Now((work, _)) => Once::Now(work),
+        Once::Before(before) => Once::Before(before),
+    })
+}
+
+/// Stores a replay, and tells the queue.
+async fn commit(
+    context: Arc<Context>,
+    request: Replay,
+    lane: Arc<Lane>,
+    once: Option<Idempotency>,
+) -> Result<Once<(WorkId, LaneId)>> {
     let made = context.store.replay(request, once).await;
     let stored = match &made {
         Ok(made) => matches!(made, Once::Now(_)),
@@ -186,10 +204,7 @@ pub async fn make(
     if stored {
         context.queue.hint(&lane, 1).await;
     }
-    Ok(match made? {
-        Once::Now((work, _)) => Once::Now(work),
-        Once::Before(before) => Once::Before(before),
-    })
+    made
 }
 
 /// A record is bound to its row, so a new item needs its own. A callback says what the old one said.

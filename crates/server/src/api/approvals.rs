@@ -9,8 +9,8 @@ use wakepost_domain::approval::ProposalHash;
 use wakepost_domain::transition::Move;
 use wakepost_domain::work::State;
 use wakepost_domain::{TenantId, limits};
-use wakepost_store::StoreError;
 use wakepost_store::moves::{AuditEntry, Decide, Decided, SeenProposal};
+use wakepost_store::{Result as Stored, StoreError};
 
 use super::call::{At, Call};
 use super::describe::{Conflicting, Keyed, Missing, Tenant};
@@ -18,6 +18,7 @@ use super::error::ApiError;
 use super::once;
 use super::work::{Moved, check_key, check_note, find, or_conflict};
 use crate::schema;
+use crate::to_the_end::ToTheEnd;
 
 /// How many proposals one call may decide on.
 const PROPOSALS_MAX: usize = 100;
@@ -85,18 +86,18 @@ async fn decide(id: String, call: &Call, approved: bool) -> Result<Response, Api
         proposals: seen(body.effects)
             .ok_or_else(|| or_conflict(&row, wanted, StoreError::ProposalChanged.into()))?,
     };
-    let queue = &call.context.queue;
-    let status = match call.context.store.decide(request).await? {
-        Decided::GoesOn(lane) => {
-            queue.hint_all_nodes(&[lane]).await?;
-            State::Pending
-        }
-        Decided::StillWaits => State::AwaitingApproval,
-        Decided::Cancelled { next_in_order } => {
-            queue.hint_all_nodes(next_in_order.as_slice()).await?;
-            State::Cancelled
-        }
-    };
+    let context = call.context.clone();
+    // Whoever hangs up has decided all the same, and the queue hears of it.
+    let decided = ToTheEnd::of(async move {
+        let (status, ready) = match context.store.decide(request).await? {
+            Decided::GoesOn(lane) => (State::Pending, Some(lane)),
+            Decided::StillWaits => (State::AwaitingApproval, None),
+            Decided::Cancelled { next_in_order } => (State::Cancelled, next_in_order),
+        };
+        context.queue.hint_all_nodes(ready.as_slice()).await?;
+        Stored::Ok(status)
+    });
+    let status = decided.await?;
     Ok(once::json(StatusCode::OK, &Moved { id, status: status.as_str() }))
 }
 

@@ -11,9 +11,9 @@ use wakepost_domain::approval::ProposalHash;
 use wakepost_domain::effect::{Decision, EffectState, OnDoubt};
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::{TenantId, Ulid, limits};
-use wakepost_store::StoreError;
 use wakepost_store::moves::{Begin, BeginOutcome, Draft, Resolve, WorkRow, proposal_hash};
 use wakepost_store::vault::{Sealed, Slot};
+use wakepost_store::{Result as Stored, StoreError};
 
 use super::call::{At, Call};
 use super::describe::{Conflicting, Keyed, Missing, Tenant};
@@ -24,6 +24,7 @@ use super::work::{check_document, check_key, check_note, find};
 use crate::schema;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::story;
+use crate::to_the_end::ToTheEnd;
 use crate::tokens::idempotency_key;
 use crate::view::open_json;
 
@@ -98,7 +99,17 @@ pub async fn begin(At(id): At<String>, call: Call) -> Result<Response, ApiError>
         on_doubt: body.on_doubt.unwrap_or_default(),
         draft: asks.map(|expires| Draft { hash, expires }),
     };
-    let (decision, scope, result) = match call.context.store.begin(request).await? {
+    let context = call.context.clone();
+    // A worker that hangs up must not keep others waiting for the place of its run.
+    let begun = ToTheEnd::of(async move {
+        let outcome = context.store.begin(request).await?;
+        if matches!(outcome, BeginOutcome::InDoubt { .. } | BeginOutcome::NeedsApproval { .. }) {
+            // The run has ended, and its place may be another's. A word that gets lost is found by the resync.
+            let _ = context.queue.cap_freed(ticket.tenant).await;
+        }
+        Stored::Ok(outcome)
+    });
+    let (decision, scope, result) = match begun.await? {
         BeginOutcome::Execute { scope } => (Decision::Execute, scope, None),
         BeginOutcome::Skip { scope, result } => {
             let result = shown_result(&call, &ticket, scope, &body.key, result).await?;
@@ -108,10 +119,6 @@ pub async fn begin(At(id): At<String>, call: Call) -> Result<Response, ApiError>
         BeginOutcome::NeedsApproval { scope } => (Decision::NeedsApproval, scope, None),
     };
     count(&call, &ticket, decision).await;
-    if matches!(decision, Decision::InDoubt | Decision::NeedsApproval) {
-        // The run has ended, and its place may be another's. A word that gets lost is found by the resync.
-        let _ = call.context.queue.cap_freed(ticket.tenant).await;
-    }
     let idempotency_key = idempotency_key(scope, &body.key);
     let proposal_hash = (decision == Decision::NeedsApproval).then_some(hash);
     Ok(once::json(StatusCode::OK, &Begun { decision, idempotency_key, result, proposal_hash }))
@@ -295,8 +302,12 @@ pub async fn resolve(
         result: sealed_result(&call, tenant.id, row.scope, &key, body.result).await?,
         audit: call.audit(Some(tenant.id), "effect.resolve", target, Some(body.note)),
     };
-    call.context.store.resolve(request).await?;
-    call.context.queue.hint_all_nodes(&[row.lane]).await?;
+    let context = call.context.clone();
+    let resolved = ToTheEnd::of(async move {
+        context.store.resolve(request).await?;
+        context.queue.hint_all_nodes(&[row.lane]).await
+    });
+    resolved.await?;
     let now = find(&call.context, tenant.id, &id).await?;
     let status = now.state.as_str();
     Ok(once::json(StatusCode::OK, &EffectMoved { id, key, status }))

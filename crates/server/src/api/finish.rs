@@ -24,7 +24,7 @@ use super::ticket::Leased;
 use super::work::{Moved, check_cost, check_document};
 use crate::replies;
 use crate::schema;
-use crate::workers::settle::{End, settle};
+use crate::workers::settle::{End, settle_to_the_end};
 
 /// What came of the work.
 #[derive(Deserialize, ToSchema)]
@@ -197,7 +197,7 @@ pub async fn fail(At(id): At<String>, call: Call) -> Result<Response, ApiError> 
 }
 
 async fn finish_one(call: &Call, id: String, end: End) -> Result<Response, ApiError> {
-    let settled = settle(&call.context, vec![end]).await.pop();
+    let settled = settle_to_the_end(&call.context, vec![end]).await.pop();
     let settled = settled.unwrap_or(Err(StoreError::Busy))?;
     Ok(once::json(StatusCode::OK, &Moved { id, status: settled.state.as_str() }))
 }
@@ -263,7 +263,8 @@ pub async fn finish_many(call: Call) -> Result<Response, ApiError> {
             Err(error) => jobs[index] = refused(&ids[index], &error),
         }
     }
-    for (index, settled) in places.into_iter().zip(settle(&call.context, ends).await) {
+    let settled = settle_to_the_end(&call.context, ends).await;
+    for (index, settled) in places.into_iter().zip(settled) {
         let id = ids[index].clone();
         jobs[index] = match settled {
             Ok(settled) => {

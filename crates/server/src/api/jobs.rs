@@ -1,5 +1,6 @@
 //! Jobs: made, listed, shown, cancelled, released, replayed.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,12 +20,12 @@ use wakepost_domain::tenant::Tenant;
 use wakepost_domain::transition::Move;
 use wakepost_domain::work::{HeldReason, Priority, State, WorkKind};
 use wakepost_domain::{SourceId, Timestamp, WorkId, limits, thread};
-use wakepost_store::StoreError;
 use wakepost_store::moves::{
-    AuditEntry, CancelOutcome, DedupKey, Lineage, NewWork, Once, OrderKey, ReplayFrom, WorkFilter,
-    WorkMeta, WorkRow,
+    AuditEntry, CancelOutcome, DedupKey, Idempotency, Lineage, NewWork, Once, OrderKey, ReplayFrom,
+    WorkFilter, WorkMeta, WorkRow,
 };
 use wakepost_store::vault::Slot;
+use wakepost_store::{Result as Stored, StoreError};
 
 use super::call::{At, Call};
 use super::cancelling::{CancelOn, check_cancel_on};
@@ -40,6 +41,7 @@ use super::work::{
 };
 use crate::context::Context;
 use crate::schedules::DEFAULT_KIND;
+use crate::to_the_end::ToTheEnd;
 use crate::{callbacks, chains, schema};
 
 /// The longest delay; a longer one is as good as this.
@@ -141,17 +143,12 @@ pub async fn create(call: Call) -> Result<Response, ApiError> {
     }
     let views = new_views(&call, &tenant, &items, now).await?;
     let once = call.once(tenant.id, StatusCode::CREATED, &answer(views.clone(), many)).await?;
-    let made = call.context.store.create_work(items.clone(), once).await;
-    if made.as_ref().is_err_and(StoreError::is_unknown) {
-        let ids: Vec<_> = items.iter().map(|item| item.id).collect();
-        hint(&call, &items, &ids).await?;
-    }
-    let made = made?;
+    // A caller that hangs up must not keep the queue from hearing of the commit.
+    let made = ToTheEnd::of(commit(call.context.clone(), items.clone(), once)).await?;
     let mut rows = views;
     add_secrets(&call, &items, &mut rows).await?;
     let mut any_new = false;
     if let Once::Now(ids) = &made {
-        hint(&call, &items, ids).await?;
         for (index, (item, id)) in items.iter().zip(ids).enumerate() {
             if item.id == *id {
                 any_new = true;
@@ -218,17 +215,30 @@ async fn first_view(call: &Call, tenant: &Tenant, id: WorkId) -> Result<Value, A
     Ok(view)
 }
 
-async fn hint(call: &Call, items: &[NewWork], ids: &[WorkId]) -> Result<(), ApiError> {
-    let mut counts = std::collections::HashMap::new();
-    let is_ready = |(item, id): &(&NewWork, &WorkId)| item.id == **id && item.run_at.is_none();
-    for (item, _) in items.iter().zip(ids).filter(is_ready) {
-        *counts.entry(item.lane).or_insert(0usize) += 1;
+/// Stores jobs, and tells the queue of those that may run now.
+async fn commit(
+    context: Arc<Context>,
+    items: Vec<NewWork>,
+    once: Option<Idempotency>,
+) -> Stored<Once<Vec<WorkId>>> {
+    let due = items.iter().filter(|item| item.run_at.is_none());
+    let due: Vec<(WorkId, LaneId)> = due.map(|item| (item.id, item.lane)).collect();
+    let made = context.store.create_work(items, once).await;
+    let new: HashSet<WorkId> = match &made {
+        Ok(Once::Now(ids)) => ids.iter().copied().collect(),
+        Err(error) if error.is_unknown() => due.iter().map(|(id, _)| *id).collect(),
+        Ok(Once::Before(_)) | Err(_) => HashSet::new(),
+    };
+    let mut counts: HashMap<LaneId, usize> = HashMap::new();
+    for (_, lane) in due.into_iter().filter(|(id, _)| new.contains(id)) {
+        *counts.entry(lane).or_default() += 1;
     }
-    let lanes: Vec<_> = counts.keys().copied().collect();
-    for lane in call.context.directory.lanes(&lanes).await? {
-        call.context.queue.hint(&lane, counts[&lane.id]).await;
+    let lanes: Vec<LaneId> = counts.keys().copied().collect();
+    // What cannot be told now is found by the resync: the jobs are there.
+    for lane in context.directory.lanes(&lanes).await.unwrap_or_default() {
+        context.queue.hint(&lane, counts[&lane.id]).await;
     }
-    Ok(())
+    made
 }
 
 async fn prepare(
@@ -433,11 +443,14 @@ pub async fn cancel(At(id): At<String>, call: Call) -> Result<Response, ApiError
         _ => or_conflict(&row, Move::Cancel, refusal),
     })?;
     let audit = call.audit(Some(tenant.id), "job.cancel", id.clone(), note);
-    let status = match call.context.store.cancel(tenant.id, row.id, audit).await? {
-        CancelOutcome::Cancelled { next_in_order } => {
-            call.context.queue.hint_all_nodes(next_in_order.as_slice()).await?;
-            State::Cancelled
-        }
+    let context = call.context.clone();
+    let cancelled = ToTheEnd::of(async move {
+        let outcome = context.store.cancel(tenant.id, row.id, audit).await?;
+        context.queue.hint_all_nodes(outcome.next_in_order().as_slice()).await?;
+        Stored::Ok(outcome)
+    });
+    let status = match cancelled.await? {
+        CancelOutcome::Cancelled { .. } => State::Cancelled,
         CancelOutcome::Requested => State::Running,
     };
     let cancel_requested = status == State::Running;
@@ -471,17 +484,21 @@ pub async fn release(At(id): At<String>, call: Call) -> Result<Response, ApiErro
     let row = find(&call.context, tenant.id, &id).await?;
     let note = release_note(&call).map_err(|refusal| or_conflict(&row, Move::Release, refusal))?;
     let audit = call.audit(Some(tenant.id), "job.release", id.clone(), Some(note));
-    let lane = match row.held {
-        Some(HeldReason::Budget) => let_go(&call.context, &row, audit).await?,
-        _ => call.context.store.release(tenant.id, row.id, audit).await?,
-    };
-    call.context.queue.hint_all_nodes(&[lane]).await?;
+    let context = call.context.clone();
+    let released = ToTheEnd::of(async move {
+        let lane = match row.held {
+            Some(HeldReason::Budget) => let_go(&context, &row, audit).await?,
+            _ => context.store.release(tenant.id, row.id, audit).await?,
+        };
+        context.queue.hint_all_nodes(&[lane]).await
+    });
+    released.await?;
     Ok(once::json(StatusCode::OK, &Moved { id, status: State::Pending.as_str() }))
 }
 
 /// Lets a job go on whose source's budget is spent, in a lane that the budget does not bind.
-async fn let_go(context: &Context, row: &WorkRow, audit: AuditEntry) -> Result<LaneId, ApiError> {
-    let lane = context.directory.lanes(&[row.lane]).await?.pop().ok_or_else(ApiError::not_found)?;
+async fn let_go(context: &Context, row: &WorkRow, audit: AuditEntry) -> Stored<LaneId> {
+    let lane = context.directory.lanes(&[row.lane]).await?.pop().ok_or(StoreError::NotFound)?;
     let free = context.directory.lane(lane.key.clone().let_go()).await?;
     context.store.release_into(row.tenant, row.id, free.id, audit).await?;
     Ok(free.id)

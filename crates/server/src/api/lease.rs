@@ -1,5 +1,6 @@
 //! What workers call while they work: lease, heartbeat, checkpoint, progress.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::Response;
@@ -24,6 +25,7 @@ use super::error::ApiError;
 use super::many::{Answers, Many, OneAnswer, refused};
 use super::once;
 use super::shapes::LeasedJob;
+use super::taking::{Taker, taken};
 use super::ticket::Leased;
 use super::work::{Moved, check_cost, check_name};
 use crate::context::Context;
@@ -98,7 +100,7 @@ pub async fn lease(call: Call) -> Result<Response, ApiError> {
             return Err(ApiError::field(field, format!("must have at most {NAMES_MAX}")));
         }
     }
-    let mut ask = Ask {
+    let ask = Ask {
         kind: WorkKind::Job,
         worker: body.worker,
         max,
@@ -108,23 +110,36 @@ pub async fn lease(call: Call) -> Result<Response, ApiError> {
         sources: body.sources,
         lease,
     };
+    let context = call.context.clone();
+    let jobs = taken(&call.context, |taker| claim(context, ask, taker)).await?;
+    Ok(once::json(StatusCode::OK, &LeasedJobs { jobs }))
+}
+
+/// Claims jobs until there are some to hand out, or the wait is over.
+async fn claim(context: Arc<Context>, mut ask: Ask, taker: Taker<Value>) -> Result<(), ApiError> {
     let asked = Instant::now();
-    let until = asked + wait;
+    let until = asked + ask.wait;
     // Pre-flights that say no are no reason to keep a worker waiting for long that did not mean to wait.
     let last_round = until.max(asked + preflight::PATIENCE);
-    let mut jobs = Vec::new();
     for _ in 0..ROUNDS_MAX {
         ask.wait = until.saturating_duration_since(Instant::now());
-        let claimed = call.context.queue.lease(&ask, &call.context.stop).await?;
-        call.context.metrics.started(claimed.iter().map(|item| &item.0));
-        story::leased(&call.context, claimed.iter().map(|item| &item.0)).await;
+        let claimed = context.queue.lease(&ask, &taker.stop).await?;
+        context.metrics.started(claimed.iter().map(|item| &item.0));
+        story::leased(&context, claimed.iter().map(|item| &item.0)).await;
         let none = claimed.is_empty();
-        jobs = handed_out(&call.context, claimed).await?;
-        if none || !jobs.is_empty() || Instant::now() >= last_round {
+        let tickets: Vec<Ticket> = claimed.iter().map(|item| item.0.ticket).collect();
+        let gone = taker.is_gone();
+        // Nobody is asked about jobs that nobody takes.
+        let jobs = match gone {
+            true => Vec::new(),
+            false => handed_out(&context, claimed).await?,
+        };
+        if none || gone || !jobs.is_empty() || Instant::now() >= last_round {
+            taker.give(&context, jobs, tickets).await;
             break;
         }
     }
-    Ok(once::json(StatusCode::OK, &LeasedJobs { jobs }))
+    Ok(())
 }
 
 /// Claimed jobs as their worker gets them, less those that nobody can read, those that cannot be read now, and those that a

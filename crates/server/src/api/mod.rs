@@ -46,6 +46,7 @@ mod shapes;
 mod sources;
 mod stats;
 mod stream;
+mod taking;
 mod tenants;
 mod ticket;
 mod upkeep;

@@ -1,6 +1,7 @@
 //! Pull mode: a subscriber without a public address leases its deliveries, with the bodies and headers that a push would
 //! have had.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::Response;
@@ -13,16 +14,17 @@ use wakepost_domain::access::Right;
 use wakepost_domain::lease::Ticket;
 use wakepost_domain::transition::Ending;
 use wakepost_domain::webhook::{Mode, Webhook};
-use wakepost_domain::work::WorkKind;
-use wakepost_domain::{EventId, Timestamp, limits};
-use wakepost_store::StoreError;
+use wakepost_domain::work::{State, WorkKind};
+use wakepost_domain::{EventId, TenantId, Timestamp, limits};
 use wakepost_store::moves::{Claimed, Heartbeat};
+use wakepost_store::{Result as Stored, StoreError};
 
 use super::call::{At, Call};
 use super::describe::{self, Conflicting, Keyed, Missing};
 use super::error::ApiError;
 use super::lease::{LeaseWish, seconds};
 use super::once;
+use super::taking::{Taker, taken};
 use super::ticket::Leased;
 use super::webhooks::find;
 use super::work::{Moved, check_name};
@@ -32,6 +34,7 @@ use crate::executors;
 use crate::queue::{Ask, Pushed};
 use crate::schema;
 use crate::telemetry::story;
+use crate::to_the_end::ToTheEnd;
 use crate::webhooks;
 use crate::workers::settle::{End, settle};
 
@@ -112,26 +115,43 @@ pub async fn lease(At(id): At<String>, call: Call) -> Result<Response, ApiError>
         sources: Some(vec![wakepost_domain::SourceId(webhook.id.0)]),
         lease: wish.lease,
     };
-    let claimed = call.context.queue.lease(&ask, &call.context.stop).await?;
-    call.context.metrics.started(claimed.iter().map(|item| &item.0));
-    story::leased(&call.context, claimed.iter().map(|item| &item.0)).await;
-    let bodies = match executors::bodies(&call.context, tenant.id, &claimed).await {
+    let context = call.context.clone();
+    let deliveries =
+        taken(&call.context, |taker| claim(context, tenant.id, webhook, ask, taker)).await?;
+    Ok(once::json(StatusCode::OK, &LeasedDeliveries { deliveries }))
+}
+
+/// Claims deliveries and hands them out.
+async fn claim(
+    context: Arc<Context>,
+    tenant: TenantId,
+    webhook: Webhook,
+    ask: Ask,
+    taker: Taker<LeasedDelivery>,
+) -> Result<(), ApiError> {
+    let claimed = context.queue.lease(&ask, &taker.stop).await?;
+    context.metrics.started(claimed.iter().map(|item| &item.0));
+    story::leased(&context, claimed.iter().map(|item| &item.0)).await;
+    let bodies = match executors::bodies(&context, tenant, &claimed).await {
         Ok(bodies) => bodies,
         Err(error) => {
             let back = |(item, ..): &Pushed| End::plain(item.ticket, Ending::HandedBack, None);
-            settle(&call.context, claimed.iter().map(back).collect()).await;
+            settle(&context, claimed.iter().map(back).collect()).await;
             return Err(error.into());
         }
     };
-    let (mut leased, mut ends) = (Vec::with_capacity(claimed.len()), Vec::new());
+    let (mut leased, mut tickets, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     for (item, ..) in &claimed {
         let body = item.event.and_then(|event| Some((event, bodies.get(&event)?.clone())));
         let handed_out = match body {
-            Some((event, body)) => handed_out(&call.context, &webhook, item, event, body),
+            Some((event, body)) => handed_out(&context, &webhook, item, event, body),
             None => Err("the event is not kept any more, or cannot be read".to_owned()),
         };
         match handed_out {
-            Ok(delivery) => leased.push(delivery),
+            Ok(delivery) => {
+                leased.push(delivery);
+                tickets.push(item.ticket);
+            }
             // Nobody can have it.
             Err(error) => {
                 let ending = Ending::Failed { retryable: false, retry_after: None };
@@ -139,8 +159,9 @@ pub async fn lease(At(id): At<String>, call: Call) -> Result<Response, ApiError>
             }
         }
     }
-    settle(&call.context, ends).await;
-    Ok(once::json(StatusCode::OK, &LeasedDeliveries { deliveries: leased }))
+    settle(&context, ends).await;
+    taker.give(&context, leased, tickets).await;
+    Ok(())
 }
 
 /// Refuses a caller who may not lease: deliveries are pulled as jobs are.
@@ -261,11 +282,16 @@ async fn end(
     ending: Ending,
     error: Option<String>,
 ) -> Result<Response, ApiError> {
-    let end = End::plain(ticket, ending, error);
-    let settled = settle(&call.context, vec![end]).await.pop().unwrap_or(Err(StoreError::Busy))?;
-    if settled.state == wakepost_domain::work::State::DeadLetter && !settled.repeated {
-        webhooks::tell_of_dead_letter(&call.context, ticket.tenant, ticket.work).await;
-    }
+    let (context, end) = (call.context.clone(), End::plain(ticket, ending, error));
+    // A receiver that hangs up must not keep the queue, and the webhook's owner, from hearing of it.
+    let settled = ToTheEnd::of(async move {
+        let settled = settle(&context, vec![end]).await.pop().unwrap_or(Err(StoreError::Busy))?;
+        if settled.state == State::DeadLetter && !settled.repeated {
+            webhooks::tell_of_dead_letter(&context, ticket.tenant, ticket.work).await;
+        }
+        Stored::Ok(settled)
+    });
+    let settled = settled.await?;
     Ok(once::json(StatusCode::OK, &Moved { id, status: settled.state.as_str() }))
 }
 

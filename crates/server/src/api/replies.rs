@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use wakepost_domain::access::Right;
 use wakepost_domain::limits;
 use wakepost_domain::work::State;
-use wakepost_store::StoreError;
+use wakepost_store::{Result as Stored, StoreError};
 
 use super::call::{At, Call};
 use super::describe::{Conflicting, Keyed, Missing};
@@ -17,6 +17,7 @@ use super::ticket::Leased;
 use super::work::Moved;
 use crate::replies::{self, Place};
 use crate::schema;
+use crate::to_the_end::ToTheEnd;
 
 /// A message on the event's thread.
 #[derive(Deserialize, ToSchema)]
@@ -79,7 +80,13 @@ pub async fn reply(At(id): At<String>, call: Call) -> Result<Response, ApiError>
     let (item, lane) = replies::new(context, &row, &live, body.text, place).await?;
     let made = Moved { id: item.id.text(item.kind), status: State::Pending.as_str() };
     let once = call.once(ticket.tenant, StatusCode::OK, &made).await?;
-    let outcome = context.store.follow_up(ticket, item, once).await?;
-    context.queue.hint(&lane, 1).await;
+    let context = context.clone();
+    // A worker that hangs up must not keep the queue from hearing of the commit.
+    let stored = ToTheEnd::of(async move {
+        let outcome = context.store.follow_up(ticket, item, once).await?;
+        context.queue.hint(&lane, 1).await;
+        Stored::Ok(outcome)
+    });
+    let outcome = stored.await?;
     call.answer_once(ticket.tenant, outcome, |()| once::json(StatusCode::OK, &made)).await
 }

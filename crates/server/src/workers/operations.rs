@@ -57,7 +57,7 @@ impl Dealt {
 }
 
 /// Deals with the next page of an operation; answers whether there was one.
-async fn page(context: &Context) -> Result<bool> {
+async fn page(context: &Arc<Context>) -> Result<bool> {
     let Some(operation) = context.store.take_operation(HOLD).await? else {
         return Ok(false);
     };

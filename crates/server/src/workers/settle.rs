@@ -1,5 +1,6 @@
 //! The end of a run: what follows is decided by the domain, done by the store, and told to the queue.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use wakepost_domain::backoff::Backoff;
@@ -16,6 +17,7 @@ use wakepost_store::moves::{Evidence, Expanded, Guard, NewWork, Settle, Settled}
 use crate::context::Context;
 use crate::telemetry::metrics::{Kind, KindState};
 use crate::telemetry::story;
+use crate::to_the_end::ToTheEnd;
 
 /// A run that came to its end.
 #[derive(Debug)]
@@ -40,6 +42,13 @@ impl End {
         let evidence = Evidence::default();
         End { ticket, ending, error, evidence, follow_up: None, expanded: None }
     }
+}
+
+/// As [`settle`], also if whoever reports the ends hangs up: else they would be stored, and nobody told of what may run
+/// next.
+pub async fn settle_to_the_end(context: &Arc<Context>, ends: Vec<End>) -> Vec<Result<Settled>> {
+    let context = context.clone();
+    ToTheEnd::of(async move { settle(&context, ends).await }).await
 }
 
 /// Ends runs whose lease is live. Each has its own answer.

@@ -4,6 +4,8 @@
 //! replayed, or by which operation it was purged. So a page that is done again, because a node died before it noted
 //! how far it was, finds what it did, does nothing twice, and counts it.
 
+use std::sync::Arc;
+
 use aws_lc_rs::digest;
 use wakepost_domain::{AuditId, OperationId, Timestamp, Ulid, WorkId};
 use wakepost_store::moves::{AuditEntry, Operation, Page, ReplayFrom, WorkRow};
@@ -15,7 +17,7 @@ use crate::dead_letters::{DeadLetterPurge, DeadLetterReplay, DeadQuery};
 use crate::replays::{self, Wish};
 
 /// Tries the next dead letters again.
-pub async fn replay_page(context: &Context, operation: &Operation) -> Result<Dealt> {
+pub async fn replay_page(context: &Arc<Context>, operation: &Operation) -> Result<Dealt> {
     let asked: DeadLetterReplay = asked(operation)?;
     let rows = rows(context, operation, &asked.filter, asked.at).await?;
     let mut dealt = Dealt::of(&rows, |row| row.id.0);
@@ -73,7 +75,7 @@ async fn rows(
 
 /// Tries one again; answers whether this operation did, now or before.
 async fn replay(
-    context: &Context,
+    context: &Arc<Context>,
     operation: &Operation,
     asked: &DeadLetterReplay,
     row: &WorkRow,

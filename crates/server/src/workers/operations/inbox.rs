@@ -1,5 +1,6 @@
 //! Events that are run again, a page at a time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::digest;
@@ -17,7 +18,7 @@ use crate::replays::{self, InboxReplay, Wish};
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
 /// Runs the next events again.
-pub async fn replay_page(context: &Context, operation: &Operation) -> Result<Dealt> {
+pub async fn replay_page(context: &Arc<Context>, operation: &Operation) -> Result<Dealt> {
     let asked: InboxReplay = asked(operation)?;
     let filter = asked.filter.clone().resolve(context, operation.tenant).await?;
     // Of those that were there when it was asked for.
@@ -43,7 +44,7 @@ pub async fn replay_page(context: &Context, operation: &Operation) -> Result<Dea
 
 /// Replays one event, unless this operation did so before and was interrupted then.
 async fn replay(
-    context: &Context,
+    context: &Arc<Context>,
     operation: &Operation,
     asked: &InboxReplay,
     event: &Event,
