@@ -7,6 +7,7 @@ on_both!(
     events_that_fit_are_run_again_and_no_others,
     a_dry_run_counts_and_changes_nothing,
     a_kill_in_the_middle_doubles_and_loses_none,
+    bulk_work_that_goes_on_days_later_doubles_none,
 );
 
 /// Events that made no job.
@@ -99,4 +100,38 @@ async fn a_kill_in_the_middle_doubles_and_loses_none(database: Database) {
         .await;
         assert_eq!(counts(&api).await, (130, 130), "{act:?}: {shown}");
     }
+}
+
+/// Runs so many jobs to their end.
+async fn run(gateway: &Gateway, count: usize) {
+    for _ in 0..count {
+        gateway.worker("w").wait().await.complete(json!(1)).await.is(200);
+    }
+}
+
+async fn bulk_work_that_goes_on_days_later_doubles_none(database: Database) {
+    const PLACE: &str = "operation.before_position";
+    const EVENTS: usize = 5;
+    let kill = Act::Kill.at(PLACE, 1);
+    let mut gateway = Gateway::setup(database).failpoints(&kill).start().await;
+    let source = gateway.with_source("github").await;
+    for n in 0..EVENTS {
+        gateway.send(&source, &source.event(&format!("e-{n}"))).await.is(202);
+    }
+    run(&gateway, EVENTS).await;
+    let asked = json!({"filter": {"source": source.id}, "note": "once more"});
+    let begun = gateway.admin().post("/inbox/replay", asked).await.is(202).text("operation_id");
+    Act::Kill.done(&mut gateway, PLACE).await;
+    // Before it goes on, what it made has ended, and what is remembered for a day is forgotten.
+    run(&gateway, EVENTS).await;
+    gateway.execute("DELETE FROM idempotency").await;
+    let api = gateway.admin();
+    let limit = std::time::Duration::from_secs(120);
+    let shown = wakepost_tests::within(limit, "it is over", async || {
+        let shown = api.get(&format!("/operations/{begun}")).await.is(200).json();
+        (shown["status"] == "succeeded").then_some(shown)
+    })
+    .await;
+    assert_eq!(counts(&api).await, (2 * EVENTS, EVENTS), "{shown}");
+    assert_eq!(shown["done"], EVENTS, "{shown}");
 }

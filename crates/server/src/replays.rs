@@ -118,7 +118,9 @@ pub struct Wish {
 /// What a replay of an event starts from: its latest job, or itself if it never had one.
 pub async fn of_event(context: &Context, event: &Event) -> Result<ReplayFrom> {
     let work = context.store.work_of_event(event.tenant, event.id).await?;
-    if let Some(latest) = work.iter().rfind(|row| row.kind == WorkKind::Job) {
+    let jobs = work.iter().filter(|row| row.kind == WorkKind::Job);
+    // By its id alone the latest is not found: what bulk work makes has an id as old as that work.
+    if let Some(latest) = jobs.max_by_key(|row| (row.replayed_as.is_none(), row.id)) {
         return Ok(ReplayFrom::Work(latest.id));
     }
     let source = context.directory.source(event.source).await?;

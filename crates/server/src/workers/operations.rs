@@ -7,8 +7,9 @@ mod inbox;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::digest;
 use serde::de::DeserializeOwned;
-use wakepost_domain::Ulid;
+use wakepost_domain::{OperationId, Timestamp, Ulid, WorkId};
 use wakepost_store::moves::{Operation, OperationKind, OperationStep};
 use wakepost_store::{Result, StoreError, failpoint};
 
@@ -74,6 +75,18 @@ async fn page(context: &Arc<Context>) -> Result<bool> {
     let step = OperationStep { id, turn, position, matched, done, failed, is_over };
     context.store.advance_operation(step).await?;
     Ok(true)
+}
+
+/// What something is replayed as follows from the operation, so that it knows its own work again. Such ids are later than
+/// the operation's own: what it makes is never among what it looks at.
+fn replayed_id(operation: OperationId, old: Ulid) -> WorkId {
+    let mut hash = digest::Context::new(&digest::SHA256);
+    hash.update(b"replay");
+    hash.update(&operation.to_bytes());
+    hash.update(&old.to_bytes());
+    let bits: [u8; 16] = hash.finish().as_ref()[..16].try_into().expect("SHA-256 has 32 bytes");
+    let later = Timestamp::from_millis(operation.0.time().as_millis() + 1);
+    WorkId(Ulid::from_parts(later, u128::from_be_bytes(bits)))
 }
 
 /// An item whose record cannot be read fails by itself: it must not keep the others from their turn for ever. Anything

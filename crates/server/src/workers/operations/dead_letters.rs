@@ -6,12 +6,11 @@
 
 use std::sync::Arc;
 
-use aws_lc_rs::digest;
-use wakepost_domain::{AuditId, OperationId, Timestamp, Ulid, WorkId};
+use wakepost_domain::{AuditId, Timestamp, WorkId};
 use wakepost_store::moves::{AuditEntry, Operation, Page, ReplayFrom, WorkRow};
 use wakepost_store::{Result, StoreError, failpoint};
 
-use super::{Dealt, PAGE, asked};
+use super::{Dealt, PAGE, asked, replayed_id};
 use crate::context::Context;
 use crate::dead_letters::{DeadLetterPurge, DeadLetterReplay, DeadQuery};
 use crate::replays::{self, Wish};
@@ -22,7 +21,7 @@ pub async fn replay_page(context: &Arc<Context>, operation: &Operation) -> Resul
     let rows = rows(context, operation, &asked.filter, asked.at).await?;
     let mut dealt = Dealt::of(&rows, |row| row.id.0);
     for row in &rows {
-        let new = replayed_id(operation.id, row.id);
+        let new = replayed_id(operation.id, row.id.0);
         let ours = row.replayed_as == Some(new);
         if !ours && (row.replayed_as.is_some() || row.purged_by.is_some()) {
             continue;
@@ -105,16 +104,4 @@ async fn replay(
         Err(StoreError::NotFound) => Ok(false),
         Err(error) => super::set_aside(row.id.text(row.kind), error).map(|()| false),
     }
-}
-
-/// What a dead letter is replayed as follows from the operation, so that it knows its own work again. Such ids are
-/// later than the operation's own: what it makes is never among what it looks at.
-fn replayed_id(operation: OperationId, old: WorkId) -> WorkId {
-    let mut hash = digest::Context::new(&digest::SHA256);
-    hash.update(b"replay");
-    hash.update(&operation.to_bytes());
-    hash.update(&old.to_bytes());
-    let bits: [u8; 16] = hash.finish().as_ref()[..16].try_into().expect("SHA-256 has 32 bytes");
-    let later = Timestamp::from_millis(operation.0.time().as_millis() + 1);
-    WorkId(Ulid::from_parts(later, u128::from_be_bytes(bits)))
 }

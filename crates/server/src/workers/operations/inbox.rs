@@ -1,21 +1,18 @@
 //! Events that are run again, a page at a time.
+//!
+//! What an event is run again as follows from the operation. So a page that is done again, however late, because a node
+//! died before it noted how far it was, finds what it did and does nothing twice.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use aws_lc_rs::digest;
 use wakepost_domain::event::Event;
-use wakepost_domain::{AuditId, OperationId, WorkId};
-use wakepost_store::moves::{AuditEntry, Idempotency, Operation, Page};
-use wakepost_store::vault::Slot;
+use wakepost_domain::{AuditId, WorkId};
+use wakepost_store::moves::{AuditEntry, Operation, Page};
 use wakepost_store::{Result, StoreError};
 
-use super::{Dealt, PAGE, asked};
+use super::{Dealt, PAGE, asked, replayed_id};
 use crate::context::Context;
 use crate::replays::{self, InboxReplay, Wish};
-
-/// How long it is known that an item was dealt with: far longer than a page takes.
-const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
 /// Runs the next events again.
 pub async fn replay_page(context: &Arc<Context>, operation: &Operation) -> Result<Dealt> {
@@ -30,33 +27,30 @@ pub async fn replay_page(context: &Arc<Context>, operation: &Operation) -> Resul
         if asked.dry_run {
             continue;
         }
-        match replay(context, operation, &asked, &row.event).await {
-            Ok(()) => dealt.done += 1,
-            Err(StoreError::InvalidState(_) | StoreError::NotFound) => dealt.failed += 1,
-            Err(error) => {
-                super::set_aside(row.event.id.to_string(), error)?;
-                dealt.failed += 1;
-            }
+        if replay(context, operation, &asked, &row.event).await? {
+            dealt.done += 1;
+        } else {
+            dealt.failed += 1;
         }
     }
     Ok(dealt)
 }
 
-/// Replays one event, unless this operation did so before and was interrupted then.
+/// Replays one event; answers whether this operation did, now or before.
 async fn replay(
     context: &Arc<Context>,
     operation: &Operation,
     asked: &InboxReplay,
     event: &Event,
-) -> Result<()> {
-    let key = item_key(operation.id, event);
-    let answer = context.vault.key(operation.tenant).await?.seal(Slot::Answer(&key), b"{}");
-    let until = context.now().after(REMEMBERED);
-    let once = Idempotency { key, body_hash: [0; 32], answer, until };
+) -> Result<bool> {
+    let new = replayed_id(operation.id, event.id.0);
+    if is_made(context, event, new).await? {
+        return Ok(true);
+    }
     let wish = Wish {
         tenant: operation.tenant,
         from: replays::of_event(context, event).await?,
-        id: WorkId(context.new_id()),
+        id: new,
         fresh_scope: asked.fresh_scope,
         audit: AuditEntry {
             id: AuditId(context.new_id()),
@@ -67,13 +61,16 @@ async fn replay(
             note: Some(asked.note.clone()),
         },
     };
-    replays::make(context, wish, Some(once)).await.map(|_| ())
+    match replays::make(context, wish, None).await {
+        Ok(_) => Ok(true),
+        // Somebody was faster: a person, or another node that has this operation too.
+        Err(StoreError::InvalidState(_)) => is_made(context, event, new).await,
+        Err(StoreError::NotFound) => Ok(false),
+        Err(error) => super::set_aside(event.id.to_string(), error).map(|()| false),
+    }
 }
 
-fn item_key(operation: OperationId, event: &Event) -> [u8; 16] {
-    let mut hash = digest::Context::new(&digest::SHA256);
-    hash.update(b"operation");
-    hash.update(&operation.to_bytes());
-    hash.update(&event.id.to_bytes());
-    hash.finish().as_ref()[..16].try_into().expect("SHA-256 has 32 bytes")
+async fn is_made(context: &Context, event: &Event, new: WorkId) -> Result<bool> {
+    let work = context.store.work_of_event(event.tenant, event.id).await?;
+    Ok(work.iter().any(|row| row.id == new))
 }
