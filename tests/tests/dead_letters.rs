@@ -9,6 +9,7 @@ use wakepost_tests::{Act, Api, Database, Gateway, on_both, until, within};
 on_both!(
     dead_letters_are_found_and_shown_whole,
     many_are_replayed_once_and_leave_the_list,
+    those_that_are_chosen_are_dealt_with_and_no_others,
     an_export_has_them_all_and_no_secret,
     what_is_purged_is_gone,
     a_kill_in_the_middle_of_a_replay_makes_exactly_as_many,
@@ -154,6 +155,56 @@ async fn many_are_replayed_once_and_leave_the_list(database: Database) {
     }
     let wrong = json!({"filter": {"status": "dead_letter"}, "note": "n"});
     assert_eq!(api.post("/dead-letters/purge", wrong).await.status, 422);
+}
+
+async fn those_that_are_chosen_are_dealt_with_and_no_others(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let reports = dead(&gateway, "report", 5).await;
+    let mails = dead(&gateway, "mail", 2).await;
+    let [one, two, mail] = [&reports[1], &reports[3], &mails[0]].map(String::as_str);
+    let (chosen, alive) = ([one, two, mail], api.job().await);
+    let listed = async |query: String| {
+        let rows = api.list(&format!("/dead-letters?{query}")).await.into_iter();
+        rows.map(|row| row["id"].as_str().expect("an id").to_owned()).collect::<Vec<_>>()
+    };
+    let ids = format!("ids={},{alive}", chosen.join(","));
+    assert_eq!(listed(ids.clone()).await, [mail, one, two]);
+    assert_eq!(listed(format!("{ids}&q=report")).await, [one, two], "and like this");
+    assert_eq!(listed(format!("ids={}", mail.replace("job_", "rpl_"))).await, [""; 0]);
+    let export = api.get(&format!("/dead-letters/export?{ids}")).await.is(200);
+    assert_eq!(export.body.iter().filter(|byte| **byte == b'\n').count(), 3);
+    api.tenant("acme").await;
+    let theirs = api.of_tenant("acme").get(&format!("/dead-letters?{ids}")).await.is(200).json();
+    assert_eq!(theirs["data"], json!([]));
+
+    let asked = |filter: Value| json!({"filter": filter, "note": "ann: these"});
+    let begin = async |what: &str, filter: Value| {
+        let begun = api.post(&format!("/dead-letters/{what}"), asked(filter)).await.is(202);
+        counts(&over(&api, &begun.text("operation_id")).await)
+    };
+    // One of them was dealt with by hand.
+    let note = json!({"note": "by hand"});
+    api.post(&format!("/dead-letters/{}/replay", chosen[1]), note).await.is(202);
+    assert_eq!(begin("replay", json!({"ids": chosen, "kind": "reply"})).await, (0, 0, 0));
+    assert_eq!(begin("replay", json!({"ids": chosen})).await, (2, 2, 0));
+    assert_eq!(begin("purge", json!({"ids": [reports[0], mails[1], mails[0]]})).await, (2, 2, 0));
+    assert_eq!(listed("kind=job".to_owned()).await, [reports[2].as_str(), reports[4].as_str()]);
+
+    // None is never all.
+    let many = vec![&reports[2]; 501];
+    for (ids, field) in [
+        (json!([]), "filter.ids"),
+        (json!(many), "filter.ids"),
+        (json!(reports[2]), "filter.ids"),
+        (json!([reports[2], "evt_1"]), "filter.ids.1"),
+    ] {
+        for what in ["replay", "purge"] {
+            let body = asked(json!({"ids": ids}));
+            api.post(&format!("/dead-letters/{what}"), body).await.refuses_field(field);
+        }
+    }
+    assert_eq!(listed("kind=job".to_owned()).await.len(), 2);
 }
 
 async fn an_export_has_them_all_and_no_secret(database: Database) {

@@ -278,10 +278,19 @@ fn query_pairs(query: &impl Serialize) -> Result<Vec<(String, String)>, Error> {
         .into_iter()
         .filter_map(|(name, value)| match value {
             Value::Null => None,
-            Value::String(text) => Some((name, text)),
-            other => Some((name, other.to_string())),
+            Value::Array(values) => {
+                Some((name, values.into_iter().map(text).collect::<Vec<_>>().join(",")))
+            }
+            value => Some((name, text(value))),
         })
         .collect())
+}
+
+fn text(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
 }
 
 fn not_json(error: serde_json::Error) -> Error {

@@ -50,6 +50,9 @@ pub struct DeadLetterWhole {
 /// Which dead letters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct DeadLetterFilter {
+    /// One of these, by its id: at most 500; empty: any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<String>,
     /// `job`, `delivery`, `reply` or `callback`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,

@@ -103,6 +103,8 @@ fn a_purge_needs_to_know_which() {
         .run()
         .ends_with(0);
     webhookctl(&server.url).args(["dlq", "purge", "--all"]).args(note).run().ends_with(0);
+    let two = ["dlq", "purge", "--id", "job_1", "--id", "rpl_2"];
+    webhookctl(&server.url).args(two).args(note).run().ends_with(0);
     let seen = server.seen();
     assert_eq!(seen[0].line, "POST /api/v1/dead-letters/purge");
     assert_eq!(
@@ -110,6 +112,7 @@ fn a_purge_needs_to_know_which() {
         json!({"source": "src_1", "until": "2026-01-02T00:00:00.000Z"})
     );
     assert_eq!(seen[1].body, json!({"filter": {}, "note": "the customer asked"}));
+    assert_eq!(seen[2].body["filter"], json!({"ids": ["job_1", "rpl_2"]}));
 }
 
 #[test]
@@ -122,7 +125,11 @@ fn an_export_is_written_as_it_comes() {
     let ran = webhookctl(&server.url).args(["dlq", "export", "--kind", "job"]).run();
     ran.ends_with(0);
     assert_eq!(ran.stdout.as_bytes(), lines);
-    assert_eq!(server.lines(), ["GET /api/v1/dead-letters/export?kind=job"]);
+    let two = ["dlq", "export", "--id", "job_1", "--id", "job_2"];
+    webhookctl(&server.url).args(two).run().ends_with(0);
+    let asked = ["kind=job", "ids=job_1%2Cjob_2"];
+    let asked = asked.map(|query| format!("GET /api/v1/dead-letters/export?{query}"));
+    assert_eq!(server.lines(), asked);
     let ran = webhookctl(&server.url).args(["dlq", "export", "--tenant", "nobody"]).run();
     ran.ends_with(3);
 }

@@ -232,6 +232,11 @@ impl WorkId {
         parse_prefixed(text, kind.id_prefix()).map(WorkId)
     }
 
+    /// Reads an id of any kind of work.
+    pub fn parse_any(text: &str) -> Option<(WorkKind, WorkId)> {
+        WorkKind::ALL.into_iter().find_map(|kind| Some((kind, WorkId::parse(text, kind).ok()?)))
+    }
+
     /// The first work item that an event makes carries the event's own bits, so that neither needs to
     /// store or index the way to the other.
     pub fn first_of(event: EventId) -> WorkId {

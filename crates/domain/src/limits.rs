@@ -52,6 +52,8 @@ pub const ATTEMPTS_MAX: u32 = 100;
 pub const WEBHOOKS_PER_TENANT_MAX: u32 = 1000;
 /// How many dead letters of a tenant are counted; beyond it there are that many at least.
 pub const DEAD_LETTERS_COUNTED_MAX: u32 = 100_000;
+/// How many dead letters one filter may choose by their ids.
+pub const DEAD_LETTERS_CHOSEN_MAX: usize = 500;
 /// How long after asking a running job to stop it is cancelled for it.
 pub const CANCEL_PATIENCE: Duration = Duration::from_secs(30);
 /// How many may listen to the inbox of one node at once.

@@ -148,10 +148,9 @@ pub fn or_conflict(row: &WorkRow, wanted: Move, refusal: ApiError) -> ApiError {
 
 /// The item with this id; another tenant's is not found.
 pub async fn find(context: &Context, tenant: TenantId, id: &str) -> Result<WorkRow, ApiError> {
-    let kind = WorkKind::ALL.into_iter().find(|kind| WorkId::parse(id, *kind).is_ok());
-    let id = kind.and_then(|kind| WorkId::parse(id, kind).ok()).ok_or_else(ApiError::not_found)?;
+    let (kind, id) = WorkId::parse_any(id).ok_or_else(ApiError::not_found)?;
     let row = context.store.work(tenant, id).await?.ok_or_else(ApiError::not_found)?;
-    if Some(row.kind) == kind { Ok(row) } else { Err(ApiError::not_found()) }
+    if row.kind == kind { Ok(row) } else { Err(ApiError::not_found()) }
 }
 
 /// Views of rows, without details.

@@ -67,7 +67,19 @@ pub async fn dead_letters_are_found_by_what_is_known_of_them(harness: &impl Harn
     assert_eq!(world.dead(tenant, DeadFilter::default()).await, [second, first], "newest first");
     let all = DeadFilter::default;
     let kind = DeadFilter { kind: Some(WorkKind::Reply), ..all() };
-    assert_eq!(world.dead(tenant, kind).await, [second]);
+    assert_eq!(world.dead(tenant, kind.clone()).await, [second]);
+    let both = vec![(WorkKind::Job, first), (WorkKind::Reply, second), (WorkKind::Job, second)];
+    for (chosen, found) in [
+        (both.clone(), vec![second, first]),
+        // As what it is not, it is not there.
+        (vec![(WorkKind::Job, second), (WorkKind::Job, WorkId(world.id()))], vec![]),
+        (vec![], vec![]),
+    ] {
+        let these = DeadFilter { chosen: Some(chosen.clone()), ..all() };
+        assert_eq!(world.dead(tenant, these).await, found, "{chosen:?}");
+    }
+    let these = DeadFilter { chosen: Some(both.clone()), ..kind };
+    assert_eq!(world.dead(tenant, these).await, [second], "and of this kind");
     let source = DeadFilter { source: Some(inbox.source), ..all() };
     assert_eq!(world.dead(tenant, source).await, [first]);
     let since = DeadFilter { since: Some(middle), ..all() };
@@ -92,8 +104,13 @@ pub async fn dead_letters_are_found_by_what_is_known_of_them(harness: &impl Harn
     let page = Page { before: Some(second.0), limit: 1 };
     let next = world.store.dead_letters(tenant, all(), page).await.unwrap();
     assert_eq!(next.iter().map(|row| row.id).collect::<Vec<_>>(), [first]);
+    let these = DeadFilter { chosen: Some(both), ..all() };
+    let next = world.store.dead_letters(tenant, these.clone(), page).await.unwrap();
+    assert_eq!(next.iter().map(|row| row.id).collect::<Vec<_>>(), [first]);
     let stranger = world.tenant("acme").await;
-    assert!(world.dead(stranger, all()).await.is_empty());
+    for filter in [all(), these] {
+        assert!(world.dead(stranger, filter).await.is_empty());
+    }
 }
 
 pub async fn what_was_replayed_or_purged_leaves_the_list(harness: &impl Harness) {

@@ -11,6 +11,8 @@ use crate::error::Result;
 /// Which dead letters.
 #[derive(Debug, Clone, Default)]
 pub struct DeadFilter {
+    /// These, by their ids.
+    pub chosen: Option<Vec<(WorkKind, WorkId)>>,
     /// Of this kind.
     pub kind: Option<WorkKind>,
     /// Of this source.

@@ -1,6 +1,7 @@
 //! Dead letters: listed by filter, and purged.
 
 use async_trait::async_trait;
+use wakepost_domain::work::WorkKind;
 use wakepost_domain::{OperationId, TenantId, WorkId};
 
 use super::Postgres;
@@ -37,6 +38,9 @@ fn query(tenant: TenantId, filter: &DeadFilter, page: Cursor) -> Query {
         // Spelled as in its index.
         query.sql.push_str(" AND replayed_as IS NULL AND purged_by IS NULL");
     }
+    if let Some(chosen) = &filter.chosen {
+        one_of(&mut query, chosen);
+    }
     if let Some(kind) = filter.kind {
         query.add(" AND kind = ?::smallint", kind as i16);
     }
@@ -57,6 +61,15 @@ fn query(tenant: TenantId, filter: &DeadFilter, page: Cursor) -> Query {
     }
     query.add(" ORDER BY id DESC LIMIT ?::bigint", i64::from(page.limit));
     query
+}
+
+/// The ids lead to the rows; that each is of its kind is seen there.
+fn one_of(query: &mut Query, chosen: &[(WorkKind, WorkId)]) {
+    let ids = || chosen.iter().map(|(_, id)| uuid(id.0)).collect::<Vec<_>>();
+    let kinds: Vec<i16> = chosen.iter().map(|(kind, _)| *kind as i16).collect();
+    query.add(" AND id = ANY(?::uuid[])", ids());
+    query.add(" AND (kind, id) IN (SELECT * FROM unnest(?::smallint[]", kinds);
+    query.add(", ?::uuid[]))", ids());
 }
 
 fn of_lane(on: &str) -> String {

@@ -1,7 +1,8 @@
 //! Dead letters: listed by filter, and purged.
 
 use async_trait::async_trait;
-use rusqlite::Connection;
+use rusqlite::{Connection, ToSql};
+use wakepost_domain::work::WorkKind;
 use wakepost_domain::{OperationId, TenantId, WorkId};
 
 use super::Sqlite;
@@ -40,11 +41,16 @@ fn query(tenant: TenantId, filter: &DeadFilter, page: Cursor) -> Query {
     let index = if filter.dealt_with { "work_done_dead" } else { "work_done_open" };
     let from = format!("SELECT {WORK_DONE} FROM work_done INDEXED BY {index} WHERE");
     let mut query = Query::new(from);
+    // What is chosen is looked up one by one. Without the plus, all that is open would be walked along, for its order.
+    let below = if filter.chosen.is_some() { "+id < ?" } else { "id < ?" };
     let range = vec![Box::new(tenant.0) as _, Box::new(before(page)) as _];
-    query.add(" tenant = ? AND id < ? AND state = 8", range);
+    query.add(&format!(" tenant = ? AND {below} AND state = 8"), range);
     if !filter.dealt_with {
         // Spelled as in its index.
         query.add(" AND replayed_as IS NULL AND purged_by IS NULL", vec![]);
+    }
+    if let Some(chosen) = &filter.chosen {
+        one_of(&mut query, chosen);
     }
     if let Some(kind) = filter.kind {
         query.add(" AND kind = ?", vec![Box::new(kind as i16)]);
@@ -68,6 +74,20 @@ fn query(tenant: TenantId, filter: &DeadFilter, page: Cursor) -> Query {
     }
     query.add(" ORDER BY id DESC LIMIT ?", vec![Box::new(page.limit)]);
     query
+}
+
+/// The ids lead to the rows; that each is of its kind is seen there.
+fn one_of(query: &mut Query, chosen: &[(WorkKind, WorkId)]) {
+    // Differs from PostgreSQL, whose arrays may be empty: VALUES may not.
+    if chosen.is_empty() {
+        return query.add(" AND false", vec![]);
+    }
+    let id = |id: &WorkId| Box::new(Bits(id.to_bytes())) as Box<dyn ToSql>;
+    let marks = |mark: &str| vec![mark; chosen.len()].join(", ");
+    let ids = chosen.iter().map(|(_, work)| id(work)).collect();
+    query.add(&format!(" AND id IN ({})", marks("?")), ids);
+    let pairs = chosen.iter().flat_map(|(kind, work)| [Box::new(*kind as i16) as _, id(work)]);
+    query.add(&format!(" AND (kind, id) IN (VALUES {})", marks("(?, ?)")), pairs.collect());
 }
 
 /// Text order makes a prefix a range: no pattern language, nothing to escape.
@@ -130,14 +150,17 @@ mod tests {
     use crate::moves::Page;
 
     #[test]
-    fn a_list_walks_along_what_nobody_dealt_with() {
+    fn a_list_walks_along_what_nobody_dealt_with_and_looks_up_what_is_chosen() {
         let memory = Path::new(":memory:");
         let mut connection = writer::connect(memory, Durability::Full, &Arc::default()).unwrap();
         migrate::migrate(&mut connection).unwrap();
         let text = Some("job_01".to_owned());
-        for (filter, index) in [
-            (DeadFilter { text, ..DeadFilter::default() }, "work_done_open"),
-            (DeadFilter { dealt_with: true, ..DeadFilter::default() }, "work_done_dead"),
+        let chosen = Some(vec![(WorkKind::Job, WorkId::from_bytes([7; 16])); 2]);
+        let walk = "tenant=? AND id<?";
+        for (filter, index, by) in [
+            (DeadFilter { text, ..DeadFilter::default() }, "work_done_open", walk),
+            (DeadFilter { dealt_with: true, ..DeadFilter::default() }, "work_done_dead", walk),
+            (DeadFilter { chosen, ..DeadFilter::default() }, "work_done_open", "tenant=? AND id=?"),
         ] {
             let query = query(TenantId::DEFAULT, &filter, Page { before: None, limit: 50 });
             let sql = format!("EXPLAIN QUERY PLAN {}", query.sql);
@@ -145,7 +168,7 @@ mod tests {
             let steps = explain.query_map(params_from_iter(&query.values), |row| row.get(3));
             let steps: Vec<String> = steps.unwrap().collect::<rusqlite::Result<_>>().unwrap();
             let plan = steps.join("\n");
-            assert!(plan.contains(&format!("INDEX {index} (tenant=? AND id<?)")), "{plan}");
+            assert!(plan.contains(&format!("INDEX {index} ({by})")), "{plan}");
             assert!(!plan.contains("TEMP B-TREE"), "{plan}");
         }
     }

@@ -8,6 +8,9 @@ use crate::session::Session;
 
 #[derive(Args)]
 pub struct Filter {
+    /// This one; may be repeated, for several
+    #[arg(long = "id", value_name = "ID")]
+    ids: Vec<String>,
     /// Of this kind of work
     #[arg(long, value_parser = ["job", "delivery", "reply", "callback"])]
     kind: Option<String>,
@@ -29,6 +32,7 @@ impl Filter {
     /// As the server is asked.
     pub fn resolve(self, session: &Session) -> DeadLetterFilter {
         DeadLetterFilter {
+            ids: self.ids,
             kind: self.kind,
             source: self.source,
             since: self.since.map(|when| when.ago(session.now)),
@@ -39,7 +43,8 @@ impl Filter {
 
     /// Whether it leaves out anything.
     pub fn is_given(&self) -> bool {
-        let Filter { kind, source, since, until, q } = self;
-        kind.is_some() || source.is_some() || since.is_some() || until.is_some() || q.is_some()
+        let Filter { ids, kind, source, since, until, q } = self;
+        let is_narrow = kind.is_some() || source.is_some() || q.is_some();
+        !ids.is_empty() || is_narrow || since.is_some() || until.is_some()
     }
 }

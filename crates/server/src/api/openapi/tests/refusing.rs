@@ -148,6 +148,8 @@ async fn a_wrong_parameter_is_refused_by_name() {
         ("/inbox?since=yesterday", "since"),
         ("/inbox?status=lost", "status"),
         ("/dead-letters?kind=letter", "kind"),
+        ("/dead-letters?ids=", "ids"),
+        ("/dead-letters?ids=evt_01ARZ3NDEKTSV4RRFFQ69G5FAV", "ids"),
         ("/tenants/default?x=1", "x"),
         ("/event-types?format=xml", "format"),
         ("/event-types?format=openapi&limit=1", "limit"),

@@ -340,11 +340,14 @@ async fn giving_up(world: &mut World) {
     assert_eq!(world.get(query).await["data"][0]["id"], job);
     assert_eq!(world.get("/dead-letters?q=no+such").await["data"][0]["id"], job);
     assert_eq!(world.get("/dead-letters?until=2020-01-01T00:00:00Z").await["data"], json!([]));
+    let these = format!("/dead-letters?ids=rpl_01ARZ3NDEKTSV4RRFFQ69G5FAV,{job}");
+    assert_eq!(world.get(&these).await["data"][0]["id"], job);
     world.get(&format!("/dead-letters/{job}")).await;
     world.get("/dead-letters/export?kind=job").await;
     let all = json!({"filter": {"kind": "job"}, "note": "Ada: how many?", "dry_run": true});
     world.post("/dead-letters/replay", all, 202).await;
-    let none = json!({"filter": {"kind": "delivery"}, "note": "Ada: to be sure", "scope": "same"});
+    let these = json!({"kind": "delivery", "ids": [job]});
+    let none = json!({"filter": these, "note": "Ada: to be sure", "scope": "same"});
     let begun = world.post("/dead-letters/replay", none, 202).await;
     world.get(&format!("/operations/{}", begun["operation_id"].as_str().unwrap())).await;
     let none = json!({"filter": {"kind": "delivery"}, "note": "Ada: to be sure"});
