@@ -20,6 +20,7 @@ on_both!(
     approvals_go_on_on_further_pages,
     all_work_has_a_page_that_lists_and_the_search_lead_to,
     what_ends_deliveries_says_how_many,
+    chosen_dead_letters_are_dealt_with_after_it_said_how_many,
 );
 
 const PAGES: [&str; 15] = [
@@ -87,7 +88,12 @@ impl<'a> Reader<'a> {
 
     /// Sends the form of a page as a browser would, with some of its fields filled in anew.
     async fn fill(&self, page: &str, changed: &[(&str, &str)]) -> Answer {
-        let (to, mut fields) = form_on(page);
+        self.submit(page, "name=\"name\"", changed).await
+    }
+
+    /// Sends the form of a page that has this in it.
+    async fn submit(&self, page: &str, mark: &str, changed: &[(&str, &str)]) -> Answer {
+        let (to, mut fields) = form_on(page, mark);
         for (name, value) in changed {
             let field = fields.iter_mut().find(|(known, _)| known == name).expect("a field of it");
             (*value).clone_into(&mut field.1);
@@ -97,9 +103,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Where the first form of a page goes that has a name to fill in, and what its fields hold.
-fn form_on(page: &str) -> (String, Vec<(String, String)>) {
-    let form = page.split("<form ").find(|form| form.contains("name=\"name\"")).expect("a form");
+/// Where the first form of a page goes that has this in it, and what its fields hold.
+fn form_on(page: &str, mark: &str) -> (String, Vec<(String, String)>) {
+    let form = page.split("<form ").find(|form| form.contains(mark)).expect("a form");
     let form = form.split("</form>").next().expect("its end");
     let attribute = |tag: &str, name: &str| {
         let rest = tag.split(&format!("{name}=\"")).nth(1)?;
@@ -118,7 +124,10 @@ fn form_on(page: &str) -> (String, Vec<(String, String)>) {
         let chosen = options.clone().find(|option| option.contains(" selected"));
         let chosen = chosen.or_else(|| options.clone().next()).expect("an option");
         let name = attribute(&format!(" {select}"), " name").expect("a name");
-        fields.push((name, attribute(&format!(" {chosen}"), " value").expect("a value")));
+        // Without a value of its own it stands for its text.
+        let (tag, text) = chosen.split_once('>').expect("its text");
+        let text = text.split('<').next().expect("its end").to_owned();
+        fields.push((name, attribute(&format!(" {tag}"), " value").unwrap_or(text)));
     }
     (attribute(form, "action").expect("where it goes"), fields)
 }
@@ -494,4 +503,70 @@ async fn what_ends_deliveries_says_how_many(database: Database) {
         shown.contains("Given up, as dead letters: 0 deliveries that wait.").then_some(())
     })
     .await;
+}
+
+async fn chosen_dead_letters_are_dealt_with_after_it_said_how_many(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let mut dead = Vec::new();
+    for _ in 0..5 {
+        dead.push(api.job().await);
+        let failed = json!({"error": "no", "retryable": false});
+        gateway.worker("w").wait().await.post("fail", failed).await.is(200);
+    }
+    let left = async || {
+        let rows = api.list("/dead-letters").await.into_iter();
+        rows.rev().map(|row| row["id"].as_str().expect("an id").to_owned()).collect::<Vec<_>>()
+    };
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    let token = reader.token().await;
+    let choose = async |what: &str, ids: &[String]| {
+        let ids: String = ids.iter().map(|id| format!("&id={id}")).collect();
+        let form = format!("csrf={token}&what={what}&note=mended&scope=same{ids}");
+        reader.send("/dead-letters?kind=job", &form).await
+    };
+    let text = |answer: Answer| String::from_utf8(answer.body.to_vec()).expect("text");
+    let confirm = async |page: &str| {
+        let begun = reader.submit(page, "name=\"sure\"", &[]).await.is(303);
+        let path = begun.header("location").to_owned();
+        assert!(path.starts_with("/operations/op_"), "{path}");
+        until("it is through", async || {
+            let shown = api.get(&path).await.is(200).json();
+            let counts = (shown["done"].clone(), shown["failed"].clone());
+            (shown["status"] == "succeeded").then_some(counts)
+        })
+        .await
+    };
+
+    let page = text(choose("replay", &dead[..3]).await.is(200));
+    assert!(page.contains("Replay 3 dead letters?") && !page.contains("any more"), "{page}");
+    assert_eq!(left().await, dead, "nothing is done before it is confirmed");
+    // One of them is dealt with meanwhile: that stops no other.
+    api.post(&format!("/dead-letters/{}/replay", dead[1]), json!({"note": "me"})).await.is(202);
+    let again = text(choose("replay", &dead[..3]).await.is(200));
+    assert!(again.contains("Replay 2 dead letters?"), "{again}");
+    assert!(again.contains("1 of the 3 that were chosen is no dead letter any more"), "{again}");
+    assert_eq!(confirm(&page).await, (json!(2), json!(0)));
+    assert_eq!(left().await, dead[3..]);
+
+    let export = choose("export", &dead[3..4]).await.is(200);
+    assert!(export.header("content-disposition").starts_with("attachment"));
+    let lines = text(export);
+    assert!(lines.lines().count() == 1 && lines.contains(&dead[3]), "{lines}");
+    assert_eq!(left().await, dead[3..]);
+
+    let page = text(choose("purge", &dead[3..4]).await.is(200));
+    assert!(
+        page.contains("Purge 1 dead letter?") && page.contains("cannot be taken back"),
+        "{page}"
+    );
+    assert_eq!(confirm(&page).await, (json!(1), json!(0)));
+    assert_eq!(left().await, dead[4..]);
+    let page = text(choose("purge", &dead[3..4]).await.is(200));
+    assert!(page.contains("Nothing that was chosen is a dead letter any more"), "{page}");
+
+    choose("replay", &[]).await.is(422);
+    choose("shred", &dead).await.is(404);
+    choose("purge", &vec![dead[4].clone(); 501]).await.is(422);
+    assert_eq!(left().await, dead[4..]);
 }

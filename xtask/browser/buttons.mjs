@@ -109,22 +109,56 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
       must((await told(page)).includes("Replayed"), await told(page));
       must((await call("GET", `/jobs/${dead.id}`)).replayed_as, "the old one names the new one");
     });
-    await step(on("chosen dead letters are replayed"), page, async () => {
+    let operation;
+    /** Says yes to what is asked before bulk work begins, and waits until it is through. */
+    const confirm = async (style) => {
+      await Promise.all([page.waitForNavigation(), page.click(`main form button.${style}`)]);
+      operation = /op_\w+/.exec(await told(page))[0];
+      must(page.url().endsWith(`/operations/${operation}`), page.url());
+      await page.screenshot({ path: join(shots, `operation-${look.name}.png`) });
+      return until("the bulk work", async () => {
+        const shown = await call("GET", `/operations/${operation}`);
+        return shown.status !== "running" && shown;
+      });
+    };
+    /** Ticks the first two dead deliveries, and says which these are. */
+    const chooseTwo = async () => {
       await page.goto(`${url}/dead-letters?kind=delivery`);
       must(!(await page.locator("[data-bulk]").isVisible()), "nothing is chosen, so there is nothing to do to it");
-      const box = page.locator("input[name=id]").first();
-      const id = await box.getAttribute("value");
-      await box.check();
-      must((await page.locator("[data-chosen]").innerText()).startsWith("1 "), "the count is shown");
+      const boxes = page.locator("input[name=id]");
+      for (const box of [boxes.nth(0), boxes.nth(1)]) await box.check();
+      must((await page.locator("[data-chosen]").innerText()).startsWith("2 "), "the count is shown");
+      return [await boxes.nth(0).getAttribute("value"), await boxes.nth(1).getAttribute("value")];
+    };
+    await step(on("chosen dead letters are replayed, after it said how many"), page, async () => {
+      for (let i = 0; i < 6; i++) await call("POST", "/events", { type: "order.created", data: { id: `ord_${i}_${look.name}` } });
+      await until("dead deliveries", async () => (await call("GET", "/dead-letters?kind=delivery")).data.length >= 6);
+      const ids = await chooseTwo();
       await page.screenshot({ path: join(shots, `chosen-${look.name}.png`) });
       await page.fill("[data-bulk] input[name=note]", "chosen");
-      await Promise.all([page.waitForNavigation(), page.click("button[value=replay]")]);
-      must((await told(page)).includes("Replayed 1 dead letter"), await told(page));
-      must((await call("GET", `/deliveries/${id}`)).replayed_as, "it was replayed");
+      await Promise.all([page.waitForNavigation(), page.click("[data-bulk] button[value=replay]")]);
+      must((await text(page)).includes("Replay 2 dead letters?"), await text(page));
+      const { matched, done } = await confirm("main");
+      must(matched === 2 && done === 2, `${done} of ${matched}`);
+      for (const id of ids) must((await call("GET", `/deliveries/${id}`)).replayed_as, "it was replayed");
+    });
+    await step(on("chosen dead letters are exported, and purged after it said how many"), page, async () => {
+      const ids = await chooseTwo();
+      const [file] = await Promise.all([page.waitForEvent("download"), page.click("[data-bulk] button[value=export]")]);
+      const lines = readFileSync(await file.path(), "utf8").trim().split("\n");
+      must(lines.map((line) => JSON.parse(line).id).join() === ids.join(), "those, and no others");
+      await page.fill("[data-bulk] input[name=note]", "useless");
+      await Promise.all([page.waitForNavigation(), page.click("[data-bulk] button[value=purge]")]);
+      must((await text(page)).includes("Purge 2 dead letters?"), await text(page));
+      await page.screenshot({ path: join(shots, `sure-purge-${look.name}.png`) });
+      const { matched, done } = await confirm("danger");
+      must(matched === 2 && done === 2, `${done} of ${matched}`);
+      const left = (await call("GET", "/dead-letters?kind=delivery&limit=500")).data;
+      must(left.length > 0 && !left.some((letter) => ids.includes(letter.id)), "those are gone, and no others");
     });
     await step(on("dead letters are exported"), page, async () => {
       await page.goto(`${url}/dead-letters?kind=delivery`);
-      const [file] = await Promise.all([page.waitForEvent("download"), page.click("text=Export")]);
+      const [file] = await Promise.all([page.waitForEvent("download"), page.click("a.button:text-is('Export')")]);
       const lines = readFileSync(await file.path(), "utf8").trim().split("\n");
       must(lines.length > 0 && lines.every((line) => JSON.parse(line).id), "JSON Lines");
     });
@@ -135,11 +169,7 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
       await Promise.all([page.waitForNavigation(), page.click("button[value=replay_all]")]);
       must(/Replay \d+ dead letter/.test(await text(page)), await text(page));
       await page.screenshot({ path: join(shots, `sure-${look.name}.png`) });
-      await Promise.all([page.waitForNavigation(), page.click("main form button.main")]);
-      const operation = /op_\w+/.exec(await told(page))[0];
-      must(page.url().endsWith(`/operations/${operation}`), page.url());
-      await page.screenshot({ path: join(shots, `operation-${look.name}.png`) });
-      await until("the bulk replay", async () => (await call("GET", `/operations/${operation}`)).status !== "running");
+      await confirm("main");
     });
     await step(on("dead letters are purged"), page, async () => {
       const dead = await until("dead letters", async () => {
@@ -539,8 +569,10 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
     await plain.goto(`${url}/dead-letters?kind=job`);
     await plain.locator("input[name=id]").first().check();
     await plain.fill("[data-bulk] input[name=note]", "without script");
-    await Promise.all([plain.waitForNavigation(), plain.click("button[value=replay]")]);
-    must((await told(plain)).includes("Replayed 1 dead letter"), await told(plain));
+    await Promise.all([plain.waitForNavigation(), plain.click("[data-bulk] button[value=replay]")]);
+    must((await plain.locator("main").innerText()).includes("Replay 1 dead letter?"), await plain.locator("main").innerText());
+    await Promise.all([plain.waitForNavigation(), plain.click("main form button.main")]);
+    must((await told(plain)).includes("Under way"), await told(plain));
   });
   await plain.context().close();
   return count;

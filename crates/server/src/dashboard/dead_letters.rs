@@ -21,8 +21,6 @@ const KINDS: [&str; 4] = ["job", "delivery", "reply", "callback"];
 const FILTERS: [&str; 5] = ["kind", "source", "since", "q", "cursor"];
 /// Those of them that bulk work knows too.
 const NAMED: [&str; 4] = ["kind", "source", "since", "q"];
-/// How many can be chosen by hand at once: a page of them.
-const CHOSEN_MAX: usize = 500;
 
 #[derive(Template)]
 #[template(path = "dead_letters.html")]
@@ -120,93 +118,119 @@ fn row(frame: &Frame, job: Job) -> Row {
     }
 }
 
-/// Replays or purges: those that were chosen, or all that the filter fits.
-pub async fn act(desk: Desk, form: Form) -> Result<Response, Refused> {
-    let chosen: Vec<&str> = form.all("id").take(CHOSEN_MAX).collect();
-    let mut body = act::fields(&form, &["note"]);
-    match form.get("what") {
-        "replay" if chosen.is_empty() => Err(Refused::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "none was chosen: tick some, or take all that match",
-        )),
-        "replay" => {
-            if let Some(scope) = Some(form.get("scope")).filter(|scope| !scope.is_empty()) {
-                act::put(&mut body, "scope", json!(scope));
+/// What a button does, and to which dead letters: those that were chosen, or all that the page's filter fits.
+struct Order<'a> {
+    /// `replay`, `purge` or `export`.
+    call: &'a str,
+    chosen: Vec<&'a str>,
+    filter: Vec<(&'static str, String)>,
+}
+
+impl<'a> Order<'a> {
+    fn read(desk: &Desk, form: &'a Form) -> Result<Order<'a>, Refused> {
+        let fitting = || NAMED.map(|name| (name, desk.parameter(name).to_owned())).into();
+        match form.get("what") {
+            "replay_all" => Ok(Order { call: "replay", chosen: Vec::new(), filter: fitting() }),
+            "purge_all" => Ok(Order { call: "purge", chosen: Vec::new(), filter: fitting() }),
+            call @ ("replay" | "purge" | "export") => {
+                let chosen: Vec<&str> = form.all("id").collect();
+                if chosen.is_empty() {
+                    let detail = "none was chosen: tick some, or take all that match";
+                    return Err(Refused::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+                }
+                let filter = vec![("ids", chosen.join(","))];
+                Ok(Order { call, chosen, filter })
             }
-            for id in &chosen {
-                desk.api.post(&format!("/dead-letters/{}/replay", part(id)), &body).await?;
-            }
-            let many = words::many(chosen.len(), "dead letter", "dead letters");
-            Ok(desk.done("/dead-letters", &format!("Replayed {many}.")))
+            _ => Err(Refused::new(StatusCode::NOT_FOUND, "there is no such action")),
         }
-        "replay_all" | "purge_all" if form.get("sure").is_empty() => ask(desk, &form).await,
-        what @ ("replay_all" | "purge_all") => {
-            if what == "replay_all" {
-                act::put(&mut body, "scope", json!(form.get("scope")));
-            }
-            act::put(&mut body, "filter", filter(&desk));
-            let call = what.trim_end_matches("_all");
-            let answer = desk.api.post(&format!("/dead-letters/{call}"), &body).await?;
-            let operation = answer["operation_id"].as_str().unwrap_or_default().to_owned();
-            let told = format!("Under way as {operation}.");
-            Ok(desk.done(&format!("/operations/{}", part(&operation)), &told))
-        }
-        _ => Err(Refused::new(StatusCode::NOT_FOUND, "there is no such action")),
     }
+
+    /// The filter as a list is asked for.
+    fn query(&self) -> Vec<(&str, &str)> {
+        self.filter.iter().map(|(name, value)| (*name, value.as_str())).collect()
+    }
+
+    /// The same filter as bulk work is asked for.
+    fn body(&self) -> Value {
+        if !self.chosen.is_empty() {
+            return json!({"ids": self.chosen});
+        }
+        let filled = self.filter.iter().filter(|(_, value)| !value.is_empty());
+        Value::Object(filled.map(|(name, value)| ((*name).to_owned(), json!(value))).collect())
+    }
+}
+
+/// Replays, purges or exports, and says first how many that are if it changes anything.
+pub async fn act(desk: Desk, form: Form) -> Result<Response, Refused> {
+    let order = Order::read(&desk, &form)?;
+    if order.call == "export" {
+        return exported(&desk, &order.query()).await;
+    }
+    if form.get("sure").is_empty() {
+        return ask(&desk, &form, &order).await;
+    }
+    let names: &[&str] = if order.call == "replay" { &["note", "scope"] } else { &["note"] };
+    let mut body = act::fields(&form, names);
+    act::put(&mut body, "filter", order.body());
+    let answer = desk.api.post(&format!("/dead-letters/{}", order.call), &body).await?;
+    let operation = answer["operation_id"].as_str().unwrap_or_default().to_owned();
+    let told = format!("Under way as {operation}.");
+    Ok(desk.done(&format!("/operations/{}", part(&operation)), &told))
 }
 
 #[derive(Template)]
 #[template(path = "dead_letters_sure.html")]
-struct Sure {
+struct Sure<'a> {
     frame: Frame,
-    what: String,
-    scope: String,
-    note: String,
+    what: &'a str,
+    is_purge: bool,
+    scope: &'a str,
+    note: &'a str,
+    chosen: &'a [&'a str],
     many: String,
+    /// How many of those chosen are not dead letters any more.
+    gone: usize,
     is_none: bool,
     to: String,
-    back: String,
 }
 
 /// Says how many there are before it is done to all of them.
-async fn ask(desk: Desk, form: &Form) -> Result<Response, Refused> {
-    let mut counting: Vec<(&str, &str)> = NAMED.map(|name| (name, desk.parameter(name))).into();
+async fn ask(desk: &Desk, form: &Form, order: &Order<'_>) -> Result<Response, Refused> {
+    let mut counting = order.query();
     counting.push(("limit", "500"));
     let (counted, frame) = tokio::try_join!(
         desk.api.get::<List<Value>>("/dead-letters", &counting),
-        Frame::new(&desk, "Sure?", "dead")
+        Frame::new(desk, "Sure?", "dead")
     )?;
     let found = counted.data.len();
     let many = match counted.next_cursor {
-        Some(_) => format!("more than {found} dead letters"),
-        None => words::many(found, "dead letter", "dead letters"),
+        Some(_) if order.chosen.is_empty() => format!("more than {found} dead letters"),
+        _ => words::many(found, "dead letter", "dead letters"),
     };
     let asked: Vec<(&str, &str)> =
         FILTERS.iter().map(|name| (*name, desk.parameter(name))).collect();
-    let to = address(&desk, &asked, "cursor", "");
     let page = Sure {
-        what: form.get("what").to_owned(),
-        scope: form.get("scope").to_owned(),
-        note: form.get("note").to_owned(),
+        what: form.get("what"),
+        is_purge: order.call == "purge",
+        scope: form.get("scope"),
+        note: form.get("note"),
+        chosen: &order.chosen,
         many,
+        gone: order.chosen.len().saturating_sub(found),
         is_none: found == 0,
-        back: to.clone(),
-        to,
+        to: address(desk, &asked, "cursor", ""),
         frame,
     };
     Ok(page.frame.answer(&page))
 }
 
-fn filter(desk: &Desk) -> Value {
-    let named = NAMED.map(|name| (name, desk.parameter(name)));
-    let filled = named.into_iter().filter(|(_, value)| !value.is_empty());
-    Value::Object(filled.map(|(name, value)| (name.to_owned(), json!(value))).collect())
+/// All that the page's filter fits, as JSON Lines.
+pub async fn export(desk: Desk) -> Result<Response, Refused> {
+    exported(&desk, &NAMED.map(|name| (name, desk.parameter(name)))).await
 }
 
-/// All that the filter fits, as JSON Lines.
-pub async fn export(desk: Desk) -> Result<Response, Refused> {
-    let asked: Vec<(&str, &str)> = NAMED.map(|name| (name, desk.parameter(name))).into();
-    let mut answer = desk.api.open("/dead-letters/export", &asked).await?;
+async fn exported(desk: &Desk, filter: &[(&str, &str)]) -> Result<Response, Refused> {
+    let mut answer = desk.api.open("/dead-letters/export", filter).await?;
     as_file(&mut answer, "dead-letters.jsonl");
     Ok(answer)
 }
