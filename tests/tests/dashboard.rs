@@ -21,6 +21,8 @@ on_both!(
     all_work_has_a_page_that_lists_and_the_search_lead_to,
     what_ends_deliveries_says_how_many,
     chosen_dead_letters_are_dealt_with_after_it_said_how_many,
+    a_button_that_is_pressed_after_the_session_ended_leads_back_to_its_page,
+    the_tenant_can_be_switched_on_every_page,
 );
 
 const PAGES: [&str; 15] = [
@@ -569,4 +571,89 @@ async fn chosen_dead_letters_are_dealt_with_after_it_said_how_many(database: Dat
     choose("shred", &dead).await.is(404);
     choose("purge", &vec![dead[4].clone(); 501]).await.is(422);
     assert_eq!(left().await, dead[4..]);
+}
+
+async fn a_button_that_is_pressed_after_the_session_ended_leads_back_to_its_page(
+    database: Database,
+) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let source = gateway.with_source("github").await;
+    let sent = gateway.send(&source, &source.event("e-1")).await.is(202);
+    let (event, job) = (sent.text("event_id"), sent.text("job_id"));
+    let webhook = json!({"mode": "pull", "events": ["order.*"]});
+    let webhook = api.post("/webhooks", webhook).await.is(201).text("id");
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    for (action, page) in [
+        (format!("/inbox/{event}/replay"), format!("/inbox/{event}")),
+        (format!("/jobs/{job}/cancel"), format!("/jobs/{job}")),
+        (format!("/jobs/{job}/effects/a%2Fb/resolve"), format!("/jobs/{job}")),
+        (
+            format!("/sources/{}/test?tenant=default", source.id),
+            format!("/sources/{}?tenant=default", source.id),
+        ),
+        (format!("/webhooks/{webhook}/test"), format!("/webhooks/{webhook}")),
+        ("/tenants/default".to_owned(), "/tenants".to_owned()),
+        ("/keys/key_1/revoke".to_owned(), "/keys".to_owned()),
+        ("/dead-letters?kind=job".to_owned(), "/dead-letters?kind=job".to_owned()),
+        ("/sign-out".to_owned(), "/".to_owned()),
+    ] {
+        let refused = post(&gateway, &action, HeaderMap::new(), "what=replay").await.is(401);
+        let shown = String::from_utf8_lossy(&refused.body).into_owned();
+        assert!(shown.contains("nothing was done"), "{action}: {shown}");
+        let key = [("key", gateway.admin_key())];
+        let answer = reader.submit(&shown, "name=\"to\"", &key).await.is(303);
+        assert_eq!(answer.header("location"), page, "{action}");
+        reader.open(&page).await.is(200);
+        // Opened like a page, as by a reload, it leads there too.
+        if action != page {
+            assert_eq!(reader.open(&action).await.is(303).header("location"), page, "{action}");
+        }
+    }
+    let link = api.post("/portal-links", json!({})).await.is(201).text("url");
+    let link = link[link.find("/p/").expect("a portal's address")..].to_owned();
+    let opened = reader.open(&format!("{link}/webhooks/{webhook}/test")).await.is(303);
+    assert_eq!(opened.header("location"), format!("{link}/webhooks/{webhook}"));
+    let answer = gateway.ask(Method::PUT, "/inbox", reader.headers()).await.is(405);
+    assert!(String::from_utf8_lossy(&answer.body).contains("Not possible here"));
+}
+
+async fn the_tenant_can_be_switched_on_every_page(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    api.tenant("acme").await;
+    let source = gateway.with_source("github").await;
+    let sent = gateway.send(&source, &source.event("e-1")).await.is(202);
+    let webhook = json!({"mode": "pull", "events": ["order.*"]});
+    let webhook = api.post("/webhooks", webhook).await.is(201).text("id");
+    api.post("/event-types", json!({"name": "order.made"})).await.is(201);
+    let event = api.post("/events", json!({"type": "order.made", "data": {}})).await.is(202);
+    let delivery = api.list(&format!("/webhooks/{webhook}/deliveries")).await.remove(0);
+    let all = json!({"filter": {}, "note": "how many?", "dry_run": true});
+    let operation = api.post("/dead-letters/replay", all).await.is(202).text("operation_id");
+    let things = [
+        format!("/inbox/{}", sent.text("event_id")),
+        format!("/jobs/{}", sent.text("job_id")),
+        format!("/sources/{}", source.id),
+        format!("/sources/{}/edit", source.id),
+        format!("/webhooks/{webhook}"),
+        format!("/deliveries/{}", delivery["id"].as_str().expect("an id")),
+        format!("/operations/{operation}"),
+        format!("/events/{}", event.text("id")),
+        "/event-types/order.made".to_owned(),
+        "/no-such-page".to_owned(),
+    ];
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    let lists = PAGES.iter().filter(|path| **path != "/live/inbox").map(|path| (*path).to_owned());
+    for path in lists.chain(things) {
+        let mut headers = reader.headers();
+        headers.insert("accept", "text/html".parse().expect("a value"));
+        let answer = gateway.ask(Method::GET, &path, headers).await;
+        let page = String::from_utf8_lossy(&answer.body).into_owned();
+        let switch = page.split("class=\"switch\"").nth(1).expect("the switch");
+        let switch = switch.split("</details>").next().expect("its end");
+        let to = switch.split("href=\"").find(|rest| rest.contains("tenant=acme")).expect("acme");
+        let to = to.split('"').next().expect("its end");
+        assert_eq!(reader.open(to).await.status, 200, "{path} leads to {to}");
+    }
 }

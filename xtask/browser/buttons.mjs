@@ -319,6 +319,14 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
       must(page.url().includes(`tenant=${slug}`), page.url());
       await Promise.all([page.waitForNavigation(), page.click(".rail a:has-text('Jobs')")]);
       must(page.url().includes(`tenant=${slug}`), "links stay with the tenant");
+      page.expected = "404";
+      for (const path of [`/deliveries/${made.dead}`, `/operations/${operation}`, `/jobs/${made.jobs.retrying}`, "/no-such-page"]) {
+        await page.goto(url + path);
+        await page.click(".switch > summary");
+        const [answer] = await Promise.all([page.waitForNavigation(), page.click(`.switch a:has-text("${slug}")`)]);
+        must(answer.status() === 200 && page.url().includes(`tenant=${slug}`), `${path} leads to ${page.url()}: ${answer.status()}`);
+      }
+      page.expected = null;
     });
     let made_key;
     await step(on("a key is made, opens the dashboard, and is revoked"), page, async () => {
@@ -400,6 +408,22 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
       await page.context().addCookies(cookies);
       await page.waitForSelector(".live.on");
       page.expected = null;
+    });
+    await step(on("a button that is pressed after the session ended leads back to its page"), page, async () => {
+      const path = `/jobs/${made.jobs.retrying}`;
+      await page.goto(url + path);
+      await page.context().clearCookies();
+      page.expected = "401";
+      await press(page, "Cancel", { note: "too late" });
+      must((await told(page)).includes("nothing was done"), await told(page));
+      await page.screenshot({ path: join(shots, `session-over-${look.name}.png`) });
+      await page.fill("input[name=key]", key);
+      await Promise.all([page.waitForNavigation(), page.click("button.main")]);
+      page.expected = null;
+      must(page.url() === url + path, page.url());
+      must((await call("GET", path)).status === "retrying", "it was not cancelled");
+      await page.goto(`${url}${path}/cancel`);
+      must(page.url() === url + path, page.url());
     });
     await step(on("an event shows what was replied and whom it told"), page, async () => {
       await page.goto(`${url}/inbox/${made.answered}`);

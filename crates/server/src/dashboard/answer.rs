@@ -68,6 +68,7 @@ impl IntoResponse for Refused {
         let (title, advice) = match self.status {
             403 => ("Not allowed", "Sign in with a key whose role allows it, or ask an admin."),
             404 => ("Nothing here", "It may be another tenant's, or retention has removed it."),
+            405 => ("Not possible here", "Open the page again, and use what is on it."),
             409 => ("Not possible now", "Look at it again: it changed since this page was made."),
             422 | 400 => ("That cannot be used", "Go back, correct it and send it again."),
             429 => ("Too fast", "Wait a moment, then try again."),

@@ -50,7 +50,7 @@ impl FromRequestParts<Arc<Dashboard>> for Desk {
         dashboard: &Arc<Dashboard>,
     ) -> Result<Desk, Response> {
         let Some(session) = session::of(&dashboard.context, parts).await else {
-            return Err(session::instead(&parts.headers, &parts.uri));
+            return Err(session::instead(parts));
         };
         // A page is one call of its key, whatever it asks the API.
         session.caller.pace(&dashboard.context).map_err(|error| {
@@ -180,7 +180,7 @@ impl FromRequest<Arc<Dashboard>> for Form {
                 StatusCode::FORBIDDEN,
                 "the form is of another session: load the page again",
             )),
-            None => Err(refused(StatusCode::UNAUTHORIZED, "the session is over: sign in again")),
+            None => Err(session::instead(&parts)),
         }
     }
 }

@@ -13,6 +13,7 @@ use wakepost_domain::access::Right;
 use super::assets;
 use super::desk::{self, Desk, FLASH};
 use super::pieces::{Act, Command, Note};
+use super::places::list_of;
 use super::session::{self, Visit};
 use super::{answer, icon};
 use crate::within::{List, Refused, part};
@@ -167,8 +168,7 @@ impl Frame {
 
     /// The page again, about another tenant: a list stays a list, one thing leads to its list.
     pub fn switched(&self, slug: &str) -> String {
-        let list = self.path.split('/').nth(1).unwrap_or_default();
-        desk::to(&format!("/{list}"), Some(slug), None)
+        desk::to(list_of(&self.path), Some(slug), None)
     }
 
     /// The form for a source of a provider.

@@ -92,6 +92,7 @@ pub fn router(context: Arc<Context>, api: Router) -> Router {
         .route("/audit", get(audit::list))
         .merge(portal::pages())
         .merge(portal::routes())
+        .method_not_allowed_fallback(nowhere::method)
         .layer(middleware::from_fn_with_state(context.clone(), api::around_page))
         .with_state(Arc::new(Dashboard { context, api }))
 }

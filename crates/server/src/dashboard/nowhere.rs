@@ -1,4 +1,5 @@
-//! A path that leads nowhere: a page for a browser whose user signed in, for all others what the API says.
+//! A path that leads nowhere: a page for a browser whose user signed in, for all others what the API says. And a path that
+//! is not asked for like this: what a button does, opened as if it were a page, leads to the page with the button.
 
 use std::sync::Arc;
 
@@ -9,9 +10,12 @@ use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, header};
 use tower::ServiceExt;
 
-use super::desk::Desk;
+use super::Dashboard;
+use super::answer::go;
+use super::desk::{self, Desk};
 use super::frame::Frame;
-use super::{Dashboard, session};
+use super::places::page_with;
+use super::session::{self, Session};
 use crate::api;
 use crate::within::Refused;
 
@@ -39,6 +43,20 @@ pub async fn page(State(dashboard): State<Arc<Dashboard>>, request: Request) -> 
         Ok(desk) => shown(&desk).await.unwrap_or_else(IntoResponse::into_response),
         Err(refused) => refused,
     }
+}
+
+/// Answers a method that a path does not have.
+pub async fn method(request: Request) -> Response {
+    let page = page_with(request.uri());
+    let page = session::own(&page);
+    let is_other = page.split('?').next() != Some(request.uri().path());
+    if matches!(*request.method(), Method::GET | Method::HEAD) && is_other {
+        let visit =
+            request.extensions().get::<Session>().and_then(|session| session.visit.as_ref());
+        return go(&desk::to(page, None, visit));
+    }
+    let detail = "This page cannot be asked for in this way.";
+    Refused::new(StatusCode::METHOD_NOT_ALLOWED, detail).into_response()
 }
 
 fn wants_page(parts: &Parts) -> bool {

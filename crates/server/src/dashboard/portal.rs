@@ -10,7 +10,7 @@ use http::{StatusCode, Uri};
 use tower::ServiceExt;
 
 use super::session::{Session, Visit};
-use super::{Dashboard, delivery, event_types, webhook_form, webhooks};
+use super::{Dashboard, delivery, event_types, nowhere, webhook_form, webhooks};
 use crate::api::Caller;
 use crate::within::Refused;
 
@@ -67,6 +67,7 @@ async fn visit(dashboard: Arc<Dashboard>, token: String, request: Request) -> Re
     request.extensions_mut().insert(session);
     let pages = pages()
         .route("/", get(webhooks::list))
+        .method_not_allowed_fallback(nowhere::method)
         .fallback(|| async { Refused::new(StatusCode::NOT_FOUND, "there is no such page") });
     match pages.with_state(dashboard).oneshot(request).await {
         Ok(answer) => answer,

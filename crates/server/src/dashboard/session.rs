@@ -8,7 +8,7 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde::Deserialize;
 use wakepost_domain::Timestamp;
 use wakepost_domain::access::Right;
@@ -17,6 +17,7 @@ use super::Dashboard;
 use super::answer::{self, go};
 use super::desk::Form;
 use super::frame::assets_version;
+use super::places::page_with;
 use crate::api::{Caller, hash_key};
 use crate::context::Context;
 
@@ -102,13 +103,18 @@ pub async fn page(Query(aim): Query<Aim>) -> Response {
 }
 
 /// Whoever did not sign in gets the page for it instead of what they asked for.
-pub fn instead(headers: &HeaderMap, uri: &Uri) -> Response {
+pub fn instead(asked: &Parts) -> Response {
     // A link from elsewhere comes without the cookie even if there is one: asked again from here, it comes along.
-    if headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+    if asked.headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
         return answer::again();
     }
-    let wanted = uri.path_and_query().map_or("/", |wanted| wanted.as_str());
-    sign_in_page(StatusCode::UNAUTHORIZED, own(wanted), None)
+    if matches!(asked.method, Method::GET | Method::HEAD) {
+        let wanted = asked.uri.path_and_query().map_or("/", |wanted| wanted.as_str());
+        return sign_in_page(StatusCode::UNAUTHORIZED, own(wanted), None);
+    }
+    // What the form said is not kept: whoever signs in comes to the page that it was on.
+    let problem = "The session is over, and nothing was done. Sign in, then do it again.";
+    sign_in_page(StatusCode::UNAUTHORIZED, own(&page_with(&asked.uri)), Some(problem))
 }
 
 fn sign_in_page(status: StatusCode, to: &str, problem: Option<&str>) -> Response {
@@ -116,7 +122,7 @@ fn sign_in_page(status: StatusCode, to: &str, problem: Option<&str>) -> Response
 }
 
 /// Only a path of our own.
-fn own(to: &str) -> &str {
+pub fn own(to: &str) -> &str {
     let is_own = to.starts_with('/') && !to.starts_with("//") && !to.contains(['\\', '\r', '\n']);
     let is_page = !to.starts_with("/sign-") && !to.starts_with("/live/");
     if is_own && is_page { to } else { "/" }
