@@ -20,6 +20,7 @@ on_both!(
     approvals_go_on_on_further_pages,
     all_work_has_a_page_that_lists_and_the_search_lead_to,
     what_ends_deliveries_says_how_many,
+    an_event_that_waits_for_a_person_offers_what_that_person_can_decide,
     chosen_dead_letters_are_dealt_with_after_it_said_how_many,
     a_button_that_is_pressed_after_the_session_ended_leads_back_to_its_page,
     the_tenant_can_be_switched_on_every_page,
@@ -505,6 +506,94 @@ async fn what_ends_deliveries_says_how_many(database: Database) {
         shown.contains("Given up, as dead letters: 0 deliveries that wait.").then_some(())
     })
     .await;
+}
+
+/// An event whose job is over its source's budget, and held for that.
+async fn over_budget(gateway: &Gateway) -> (String, String) {
+    let budget = json!({"budget": {"runs_per_day": 1, "over": "refuse"}});
+    let source = gateway.admin().source_with("stripe", budget).await;
+    let worker = gateway.worker("spender");
+    // Usually the second; another one if a day begins meanwhile.
+    for number in 0..20 {
+        let sent = gateway.send(&source, &source.event(&format!("b-{number}"))).await.is(202);
+        let ask = json!({"max": 9, "wait_s": 1, "sources": [source.id]});
+        for lease in worker.lease_many(ask).await {
+            lease.complete(json!(1)).await.is(200);
+        }
+        let event = sent.text("event_id");
+        if gateway.admin().show_event(&event).await["status"] == "held" {
+            return (event, sent.text("job_id"));
+        }
+    }
+    panic!("nothing was over the budget");
+}
+
+async fn an_event_that_waits_for_a_person_offers_what_that_person_can_decide(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let (api, worker) = (gateway.admin(), gateway.worker("w"));
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    let viewer = Reader::sign_in(&gateway, api.role("viewer", "*").await.key()).await;
+    let offers = async |event: &str, wanted: &[String]| {
+        let path = format!("/inbox/{event}");
+        let page = reader.page(&path).await;
+        assert!(!page.contains(&format!("{path}/replay")), "what waits cannot be replayed: {page}");
+        for action in wanted {
+            assert!(page.contains(&format!("action=\"{action}\"")), "{action}: {page}");
+        }
+        let seen = viewer.page(&path).await;
+        assert!(wanted.iter().all(|action| !seen.contains(action.as_str())), "{seen}");
+        page
+    };
+    let back = |answer: Answer, event: &str| {
+        assert_eq!(answer.is(303).header("location"), format!("/inbox/{event}"));
+    };
+
+    // Nobody knows what became of an effect.
+    let source = gateway.with_source("github").await;
+    let sent = gateway.send(&source, &source.event("e-1")).await.is(202);
+    let (event, job) = (sent.text("event_id"), sent.text("job_id"));
+    let first = worker.wait().await;
+    first.begin("charge").await.is(200);
+    first.post("fail", json!({"error": "cut off", "retry_after_s": 0})).await.is(200);
+    assert_eq!(worker.wait().await.begin("charge").await.is(200).text("decision"), "in_doubt");
+    let resolve = format!("/jobs/{job}/effects/charge/resolve");
+    let page = offers(&event, &[resolve.clone(), format!("/jobs/{job}/cancel")]).await;
+    assert!(
+        page.contains(&format!("/sources/{}\">github</a>", source.id)),
+        "by its provider: {page}"
+    );
+    back(reader.submit(&page, &resolve, &[("note", "it is on the bill")]).await, &event);
+    assert_eq!(api.show_job(&job).await["effects"][0]["state"], "committed");
+    worker.wait().await.complete(json!(1)).await.is(200);
+    assert!(
+        reader.page(&format!("/inbox/{event}")).await.contains(&format!("/inbox/{event}/replay"))
+    );
+
+    // It is held for another reason.
+    let (event, job) = over_budget(&gateway).await;
+    let release = format!("/jobs/{job}/release");
+    let page = offers(&event, &[release.clone()]).await;
+    back(reader.submit(&page, &release, &[("note", "this one matters")]).await, &event);
+    assert_ne!(api.show_job(&job).await["status"], "held");
+
+    // The job is done, and what it said is to be approved.
+    let draft = json!({"mode": "draft", "settings": {"bot_token": "7007:AAE"}});
+    let source = api.source_with("telegram", draft).await;
+    gateway.send_request(&source.sample("4711")).await;
+    let lease = worker.wait_with(json!({"sources": [source.id]})).await;
+    let event = lease.job["envelope"]["event_id"].as_str().expect("an event").to_owned();
+    lease.post("complete", json!({"reply": "three are open"})).await.is(200);
+    let reply = until("the reply waits", || async {
+        let work = api.show_event(&event).await["work"].clone();
+        let waits = |work: &&serde_json::Value| work["status"] == "awaiting_approval";
+        Some(work.as_array()?.iter().find(waits)?["id"].as_str()?.to_owned())
+    })
+    .await;
+    let [approve, reject] = ["approve", "reject"].map(|word| format!("/jobs/{reply}/{word}"));
+    let page = offers(&event, &[approve, reject.clone()]).await;
+    assert!(page.contains("three are open"), "what is decided on is shown: {page}");
+    back(reader.submit(&page, &reject, &[("note", "there are four")]).await, &event);
+    assert_eq!(api.show_job(&reply).await["status"], "cancelled");
 }
 
 async fn chosen_dead_letters_are_dealt_with_after_it_said_how_many(database: Database) {

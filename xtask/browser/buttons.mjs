@@ -86,6 +86,31 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
       if (job.status === "held") await press(page, "Release", { note: "go on" });
       must((await call("GET", `/jobs/${made.jobs.held}`)).status !== "held", "it goes on");
     });
+    await step(on("what an event waits for is decided on its page"), page, async () => {
+      const source = await call("POST", "/sources", { provider: "stripe", name: `asks on ${look.name}`, secret: "whsec_test_secret_for_asking" });
+      await call("POST", `/sources/${source.id}/test`, {});
+      const lease = () => until("a lease", async () => (await call("POST", "/jobs/lease", { worker: "worker-6", sources: [source.id] })).jobs[0]);
+      const begin = (job) => call("POST", `/jobs/${job.id}/effects`, { lease_token: job.lease_token, key: "refund:ch_5", description: "refund 7.00 EUR" });
+      const first = await lease();
+      const event = `${url}/inbox/${first.envelope.event_id}`;
+      await begin(first);
+      await call("POST", `/jobs/${first.id}/fail`, { lease_token: first.lease_token, error: "connection lost", retryable: true, retry_after_s: 0 });
+      must((await begin(await lease())).decision === "in_doubt", "nobody knows of the refund");
+      await page.goto(event);
+      must((await page.locator("summary:text-is('Replay')").count()) === 0, "what is held is not replayed");
+      await page.screenshot({ path: join(shots, `event-held-${look.name}.png`), fullPage: true });
+      await press(page, "Resolve", { outcome: "not_done", note: "not on the bill" });
+      must(page.url() === event && (await told(page)).includes("Resolved"), `${page.url()}: ${await told(page)}`);
+      await call("PATCH", `/sources/${source.id}`, { mode: "draft" });
+      must((await begin(await lease())).decision === "needs_approval", "the source asks now");
+      await page.goto(event);
+      must((await text(page)).includes("refund 7.00 EUR"), await text(page));
+      await page.screenshot({ path: join(shots, `event-asking-${look.name}.png`), fullPage: true });
+      await press(page, "Approve", { note: "seven it is" });
+      must(page.url() === event && (await told(page)).includes("Approved"), `${page.url()}: ${await told(page)}`);
+      await press(page, "Cancel", { note: "enough" });
+      await call("DELETE", `/sources/${source.id}`);
+    });
     await step(on("a proposal is decided"), page, async () => {
       const [approve, word] = look === looks[0] ? ["Approve", "Approved"] : ["Reject", "Rejected"];
       if (look !== looks[0]) {

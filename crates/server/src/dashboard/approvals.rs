@@ -6,10 +6,10 @@ use futures_util::future::try_join_all;
 
 use super::desk::Desk;
 use super::frame::Frame;
-use super::job::{Proposal, proposals};
 use super::payload::visible;
 use super::pieces::{Empty, Id, When};
 use super::shapes::Job;
+use super::waiting::{Proposal, proposals};
 use crate::within::{List, Refused};
 
 /// How many are shown at once: each is asked for whole.
@@ -19,13 +19,13 @@ const SHOWN: &str = "25";
 #[template(path = "approvals.html")]
 struct Page {
     frame: Frame,
-    waiting: Vec<Waiting>,
+    waiting: Vec<Row>,
     more: Option<String>,
     is_first: bool,
     empty: Empty,
 }
 
-struct Waiting {
+struct Row {
     job: Job,
     kind: String,
     subject: String,
@@ -48,7 +48,7 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
         async move { api.get::<Job>(&path, []).await }
     });
     let whole = try_join_all(whole).await?;
-    let waiting = whole.into_iter().map(|job| Waiting {
+    let waiting = whole.into_iter().map(|job| Row {
         kind: visible(&job.kind),
         subject: visible(job.subject.as_deref().unwrap_or_default()),
         id: Id::link(&job.id, frame.to(&format!("/jobs/{}", job.id))),

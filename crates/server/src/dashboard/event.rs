@@ -1,5 +1,7 @@
 //! One event: the whole story on one time line, and what makes sense to do now.
 
+use std::mem;
+
 use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
@@ -12,8 +14,9 @@ use super::desk::{Desk, Form};
 use super::frame::Frame;
 use super::payload::{Payload, visible};
 use super::pieces::{self, Act, Command, Field, Id, Mark, Note, When};
-use super::shapes::{Delivery, Event, Job, Work};
+use super::shapes::{Delivery, Event, EventRow, Job, Work};
 use super::timeline::{self, Step, Timeline};
+use super::waiting::Waiting;
 use super::words;
 use crate::within::{Refused, part};
 
@@ -32,6 +35,7 @@ struct Page {
     kind: &'static str,
     verdict: String,
     acts: Vec<Act>,
+    waiting: Vec<Waiting>,
     facts: Vec<(&'static str, String)>,
     source_to: Option<String>,
     source_name: String,
@@ -48,6 +52,7 @@ pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Refuse
         tokio::try_join!(desk.api.get::<Event>(&path, []), Frame::new(&desk, "Event", "inbox"))?;
     let (payload, tab) = payload(&desk, &path, &event).await?;
     let timeline = story(&desk, &frame, &event).await;
+    let mut waiting = waiting(&desk, &frame, &event).await;
     let tabs = ["pretty", "raw", "headers", "envelope"];
     let tabs = tabs.map(|name| {
         (name, desk.to(&format!("/inbox/{}?show={name}#payload", part(&id))), name == tab)
@@ -60,10 +65,11 @@ pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Refuse
         when: When::of(row.received_at, frame.now),
         kind: pieces::colour(&row.status),
         verdict: verdict(&event, &frame),
-        acts: acts(&frame, &event),
+        acts: acts(&frame, &event, &mut waiting),
+        waiting,
         facts: facts(&event),
         source_to: row.source.as_ref().map(|source| frame.to(&format!("/sources/{source}"))),
-        source_name: visible(row.source_name.as_deref().unwrap_or("its source")),
+        source_name: source_name(row),
         commands: vec![
             frame.curl("GET", &path, ""),
             frame.ctl(&format!("inbox inspect {}", row.id)),
@@ -148,6 +154,19 @@ fn brief(work: &Work) -> Step {
     Step::new(at, title.trim(), &work.status).with(attempts, work.last_error.as_deref())
 }
 
+/// What of an event's work waits for a person.
+async fn waiting(desk: &Desk, frame: &Frame, event: &Event) -> Vec<Waiting> {
+    let these = event.work.iter().filter(|work| work.kind != "delivery" && waits(&work.status));
+    let paths = these.take(TOLD_MAX).map(|work| format!("/jobs/{}", part(&work.id)));
+    let asked = paths.map(|path| async move { desk.api.get::<Job>(&path, []).await });
+    let jobs = join_all(asked).await.into_iter().flatten();
+    jobs.map(|job| Waiting::on(frame, event, job)).collect()
+}
+
+fn waits(status: &str) -> bool {
+    matches!(status, "held" | "awaiting_approval")
+}
+
 /// The one sentence that a tired person needs.
 pub fn verdict(event: &Event, frame: &Frame) -> String {
     let live = event.work.iter().filter(|work| work.replayed_as.is_none());
@@ -186,16 +205,20 @@ fn sentence(text: &str) -> String {
 }
 
 /// The buttons that make sense now, and only those.
-fn acts(frame: &Frame, event: &Event) -> Vec<Act> {
+fn acts(frame: &Frame, event: &Event, waiting: &mut [Waiting]) -> Vec<Act> {
     if !frame.may_operate {
         return Vec::new();
+    }
+    // Where nothing can go on but what waits, the event's buttons are those of the first that does.
+    if waits(&event.row.status) {
+        return waiting.first_mut().map(|first| mem::take(&mut first.acts)).unwrap_or_default();
     }
     let mut acts = Vec::new();
     let ends = matches!(
         event.row.status.as_str(),
         "dead_letter" | "cancelled" | "succeeded" | "ignored" | "unmapped"
     );
-    if ends || event.row.status == "held" {
+    if ends {
         let mut replay = frame.act(
             "Replay",
             &format!("/inbox/{}/replay", event.row.id),
@@ -208,7 +231,8 @@ fn acts(frame: &Frame, event: &Event) -> Vec<Act> {
         acts.push(replay);
     }
     let lives = |work: &&Work| {
-        work.kind == "job" && work.replayed_as.is_none() && work.finished_at.is_none()
+        let has_ended = work.replayed_as.is_some() || work.finished_at.is_some();
+        work.kind == "job" && !has_ended && !waits(&work.status)
     };
     if let Some(job) = event.work.iter().find(lives) {
         let mut cancel = frame.act(
@@ -221,6 +245,12 @@ fn acts(frame: &Frame, event: &Event) -> Vec<Act> {
         acts.push(cancel);
     }
     acts
+}
+
+/// What to call its source: many have no name.
+fn source_name(row: &EventRow) -> String {
+    let name = row.source_name.as_deref().filter(|name| !name.is_empty());
+    visible(name.or(row.provider.as_deref()).unwrap_or("its source"))
 }
 
 fn facts(event: &Event) -> Vec<(&'static str, String)> {

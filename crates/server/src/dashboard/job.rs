@@ -5,6 +5,7 @@ use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
+use wakepost_domain::EventId;
 
 use super::act;
 use super::desk::{Desk, Form};
@@ -12,8 +13,9 @@ use super::frame::Frame;
 use super::payload::{Payload, visible};
 use super::pieces::{self, Act, Command, Field, Id, Mark, Note, When};
 use super::places::page_of;
-use super::shapes::{Effect, Job};
+use super::shapes::Job;
 use super::timeline::{self, Timeline};
+use super::waiting::Waiting;
 use super::words;
 use crate::within::{Refused, part};
 
@@ -21,38 +23,18 @@ use crate::within::{Refused, part};
 #[template(path = "job.html")]
 struct Page {
     frame: Frame,
-    job: Job,
     kind: String,
     mark: Mark,
     id: Id,
     when: When,
     colour: &'static str,
-    verdict: String,
-    acts: Vec<Act>,
-    proposals: Vec<Proposal>,
-    doubts: Vec<Doubt>,
+    waiting: Waiting,
     facts: Vec<(&'static str, String)>,
     event: Option<Id>,
     parent: Option<Id>,
     timeline: Timeline,
     parts: Vec<(&'static str, Payload)>,
     commands: Vec<Command>,
-}
-
-/// An effect that waits for a person.
-pub struct Proposal {
-    /// Its key.
-    pub key: String,
-    /// What it would do.
-    pub description: String,
-    /// Until when it can be decided.
-    pub expires: Option<When>,
-}
-
-struct Doubt {
-    key: String,
-    description: String,
-    act: Act,
 }
 
 /// The page of a job.
@@ -74,10 +56,6 @@ pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Refuse
         id: Id::of(&job.id),
         when: When::of(job.created_at, frame.now),
         colour: pieces::colour(&job.status),
-        verdict: verdict(&job, &frame),
-        acts: acts(&frame, &job),
-        proposals: proposals(&frame, &job),
-        doubts: job.effects.iter().filter_map(|effect| doubt(&frame, &job, effect)).collect(),
         facts: facts(&job),
         event: job.event_id.as_ref().map(|id| Id::link(id, frame.to(&format!("/inbox/{id}")))),
         parent: job.parent_id.as_ref().map(|id| match page_of(id) {
@@ -90,13 +68,14 @@ pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Refuse
             frame.curl("GET", &path, ""),
             frame.ctl(&format!("jobs inspect {}", job.id)),
         ],
-        job,
+        waiting: Waiting::of(&frame, job),
         frame,
     };
     Ok(page.frame.answer(&page))
 }
 
-fn verdict(job: &Job, frame: &Frame) -> String {
+/// The one sentence on how it stands.
+pub fn verdict(job: &Job, frame: &Frame) -> String {
     let next = job.next_action.as_deref().map(visible).unwrap_or_default();
     let next = if next.starts_with("none") || next.is_empty() {
         String::new()
@@ -136,7 +115,8 @@ fn verdict(job: &Job, frame: &Frame) -> String {
     format!("{status}{next}")
 }
 
-fn acts(frame: &Frame, job: &Job) -> Vec<Act> {
+/// The buttons that make sense now, and only those.
+pub fn acts(frame: &Frame, job: &Job) -> Vec<Act> {
     if !frame.may_operate || job.replayed_as.is_some() {
         return Vec::new();
     }
@@ -175,40 +155,6 @@ fn acts(frame: &Frame, job: &Job) -> Vec<Act> {
     acts
 }
 
-/// What of a job waits for a person.
-pub fn proposals(frame: &Frame, job: &Job) -> Vec<Proposal> {
-    let proposed = job.effects.iter().filter(|effect| effect.state == "proposed");
-    let proposal = |effect: &Effect| Proposal {
-        key: visible(&effect.key),
-        description: visible(effect.description.as_deref().unwrap_or_default()),
-        expires: effect.expires_at.map(|at| When::of(at, frame.now)),
-    };
-    proposed.map(proposal).collect()
-}
-
-fn doubt(frame: &Frame, job: &Job, effect: &Effect) -> Option<Doubt> {
-    if !frame.may_operate
-        || !matches!(effect.state.as_str(), "in_doubt" | "begun")
-        || job.status == "running"
-    {
-        return None;
-    }
-    let to = format!("/jobs/{}/effects/{}/resolve", job.id, part(&effect.key));
-    let mut act = frame.act(
-        "Resolve",
-        &to,
-        "Nobody knows whether this was done. Look where it would have happened, then say.",
-    );
-    act.note = Note::Must;
-    act.style = "main";
-    act.fields.push(Field::choice("outcome", "Outcome", &["committed", "not_done"]));
-    Some(Doubt {
-        key: visible(&effect.key),
-        description: visible(effect.description.as_deref().unwrap_or_default()),
-        act,
-    })
-}
-
 fn facts(job: &Job) -> Vec<(&'static str, String)> {
     let most = job.max_attempts.map_or(String::new(), |most| format!(" of {most}"));
     let facts = [
@@ -234,10 +180,6 @@ pub async fn act(
     form: Form,
 ) -> Result<Response, Refused> {
     let path = format!("/jobs/{}", part(&id));
-    let back = match form.get("back") {
-        "approvals" => "/approvals".to_owned(),
-        _ => path.clone(),
-    };
     let (body, done) = match what.as_str() {
         "cancel" => (act::fields(&form, &["note"]), "Cancelled, or asked to stop."),
         "release" => {
@@ -249,7 +191,7 @@ pub async fn act(
         _ => return Err(Refused::new(StatusCode::NOT_FOUND, "there is no such action")),
     };
     desk.api.post(&format!("{path}/{what}"), &body).await?;
-    Ok(desk.done(&back, done))
+    Ok(desk.done(&back(&form, path), done))
 }
 
 /// What was on the page, and nothing that changed since: the hashes that the form carries are what is decided.
@@ -281,5 +223,13 @@ pub async fn resolve(
     let path = format!("/jobs/{}", part(&id));
     let body = act::fields(&form, &["outcome", "note"]);
     desk.api.post(&format!("{path}/effects/{}/resolve", part(&key)), &body).await?;
-    Ok(desk.done(&path, "Resolved."))
+    Ok(desk.done(&back(&form, path), "Resolved."))
+}
+
+/// Where it was decided: among the approvals, on the page of an event, or on the job's own.
+fn back(form: &Form, own: String) -> String {
+    match form.get("back") {
+        "approvals" => "/approvals".to_owned(),
+        id => id.parse::<EventId>().map_or(own, |event| format!("/inbox/{event}")),
+    }
 }

@@ -37,6 +37,7 @@ mod source_form;
 mod sources;
 mod tenants;
 mod timeline;
+mod waiting;
 mod webhook_form;
 mod webhooks;
 pub mod words;
