@@ -572,7 +572,7 @@ async fn an_event_that_waits_for_a_person_offers_what_that_person_can_decide(dat
     // It is held for another reason.
     let (event, job) = over_budget(&gateway).await;
     let release = format!("/jobs/{job}/release");
-    let page = offers(&event, &[release.clone()]).await;
+    let page = offers(&event, std::slice::from_ref(&release)).await;
     back(reader.submit(&page, &release, &[("note", "this one matters")]).await, &event);
     assert_ne!(api.show_job(&job).await["status"], "held");
 
