@@ -118,6 +118,11 @@ def check_unit():
         ours = [line for line in said.stderr.splitlines() if "wakepost" in line]
         assert not ours, "\n".join(ours)
         run("systemd-analyze", "security", "--offline=true", "--threshold=15", file)
+    # What is run by hand finds what the server has.
+    by_hand = (DEPLOY / "README.md").read_text()
+    for setting in ("DynamicUser", "EnvironmentFile", "WorkingDirectory", "StateDirectoryMode"):
+        line = re.search(rf"^{setting}=.*$", unit, re.M)[0]
+        assert f"--property={line} " in by_hand, f"README.md runs commands without {line}"
     stop = int(re.search(r"^TimeoutStopSec=(\d+)$", unit, re.M)[1])
     assert stop == stop_time_s(), f"TimeoutStopSec is {stop}, and a stop may take {stop_time_s()} s"
     return "verified, exposure at most 1.5"
@@ -130,6 +135,11 @@ def check_image():
     rust = re.search(r'^rust-version = "([^"]+)"', manifest, re.M)[1]
     assert f"FROM rust:{rust}-" in dockerfile.read_text(), (
         f"the image is not built with Rust {rust}"
+    )
+    client = re.search(r"^ARG POSTGRES_MAJOR=(\d+)$", dockerfile.read_text(), re.M)[1]
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    assert services["postgres"]["image"].startswith(f"postgres:{client}-"), (
+        f"the image has pg_dump {client}, and Compose another PostgreSQL"
     )
     let_in = (ROOT / ".dockerignore").read_text().splitlines()
     members = re.search(r"^members = \[(.*)\]$", manifest, re.M)[1]
@@ -191,6 +201,7 @@ def check_chart():
             ]
             assert len(pods) == 1, f"{values.name} makes {len(pods)} kinds of pods"
             check_pod(pods[0])
+            check_backup(objects)
         for missing in ("existingSecret", "publicUrl"):
             try:
                 tool(
@@ -210,12 +221,37 @@ def check_chart():
     return f"{len(shapes)} shapes, {count} objects, Kubernetes {' and '.join(KUBERNETES)}"
 
 
+def check_rights(pod):
+    container = pod["containers"][0]
+    assert pod["securityContext"]["runAsNonRoot"], "the pod may run as root"
+    assert container["securityContext"]["readOnlyRootFilesystem"], "the root is not read-only"
+    for entry in container["env"]:
+        assert not re.search("KEY|DATABASE_URL", entry["name"]) or "valueFrom" in entry, (
+            f"{entry['name']} is no reference"
+        )
+
+
+def check_backup(objects):
+    """A backup has what it needs, and is sent none of the server's requests."""
+    kinds = {thing["kind"]: thing for thing in objects}
+    assert ("CronJob" in kinds) == ("Deployment" in kinds), "backups are for PostgreSQL"
+    if "CronJob" not in kinds:
+        return
+    template = kinds["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]
+    selector = kinds["Service"]["spec"]["selector"].items()
+    assert not selector <= template["metadata"]["labels"].items(), "the service selects it"
+    check_rights(template["spec"])
+    container = template["spec"]["containers"][0]
+    assert "DATABASE_URL" in {entry["name"] for entry in container["env"]}, "it finds no database"
+    assert " wakepost backup /backups/" in container["command"][-1], "it makes no backup"
+    assert "/backups" in {mount["mountPath"] for mount in container["volumeMounts"]}, "nowhere"
+
+
 def check_pod(pod):
+    check_rights(pod)
     container = pod["containers"][0]
     for probe, path in (("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")):
         assert container[probe]["httpGet"]["path"] == path, f"{probe} does not ask {path}"
-    assert pod["securityContext"]["runAsNonRoot"], "the pod may run as root"
-    assert container["securityContext"]["readOnlyRootFilesystem"], "the root is not read-only"
     paths = {mount["name"] for mount in container["volumeMounts"]}
     assert {"data", "tmp"} <= paths, "the root is read-only, so data and tmp need volumes"
     grace = next(
@@ -229,10 +265,6 @@ def check_pod(pod):
     assert given >= needed, (
         f"terminationGracePeriodSeconds is {given}, and a stop may take {needed} s"
     )
-    for entry in container["env"]:
-        assert not re.search("KEY|DATABASE_URL", entry["name"]) or "valueFrom" in entry, (
-            f"{entry['name']} is no reference"
-        )
 
 
 def check_rules():

@@ -22,6 +22,43 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- required "existingSecret: name the Secret with admin-key, master-key and, on PostgreSQL, database-url" .Values.existingSecret -}}
 {{- end }}
 
+{{- define "wakepost.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- define "wakepost.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "wakepost.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: ["ALL"]
+{{- end }}
+
+{{- /* Where the data is, and what opens it. */ -}}
+{{- define "wakepost.storeEnv" -}}
+- name: WAKEPOST_MASTER_KEY
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "wakepost.secret" . }}
+      key: master-key
+{{- if eq .Values.database "postgres" }}
+- name: DATABASE_URL
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "wakepost.secret" . }}
+      key: database-url
+{{- end }}
+{{- end }}
+
 {{- /* The pod, the same in both shapes. */ -}}
 {{- define "wakepost.pod" -}}
 metadata:
@@ -41,27 +78,18 @@ spec:
   automountServiceAccountToken: false
   terminationGracePeriodSeconds: {{ add .Values.preStopSleepSeconds (mul 2 .Values.shutdownGraceSeconds) 25 }}
   securityContext:
-    runAsNonRoot: true
-    runAsUser: 10001
-    runAsGroup: 10001
-    fsGroup: 10001
-    fsGroupChangePolicy: OnRootMismatch
-    seccompProfile:
-      type: RuntimeDefault
+    {{- include "wakepost.podSecurity" . | nindent 4 }}
   {{- with .Values.imagePullSecrets }}
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   containers:
     - name: wakepost
-      image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
+      image: {{ include "wakepost.image" . | quote }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       args: ["serve"{{ if .Values.config }}, "--config", "/etc/wakepost/wakepost.toml"{{ end }}]
       securityContext:
-        allowPrivilegeEscalation: false
-        readOnlyRootFilesystem: true
-        capabilities:
-          drop: ["ALL"]
+        {{- include "wakepost.containerSecurity" . | nindent 8 }}
       env:
         - name: WAKEPOST_LISTEN
           value: "0.0.0.0:8787"
@@ -84,18 +112,7 @@ spec:
             secretKeyRef:
               name: {{ include "wakepost.secret" . }}
               key: admin-key
-        - name: WAKEPOST_MASTER_KEY
-          valueFrom:
-            secretKeyRef:
-              name: {{ include "wakepost.secret" . }}
-              key: master-key
-        {{- if eq .Values.database "postgres" }}
-        - name: DATABASE_URL
-          valueFrom:
-            secretKeyRef:
-              name: {{ include "wakepost.secret" . }}
-              key: database-url
-        {{- end }}
+        {{- include "wakepost.storeEnv" . | nindent 8 }}
         {{- with .Values.extraEnv }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
