@@ -1,4 +1,4 @@
-//! The dashboard's pages on a ledger with many events: how long each takes to be answered.
+//! The dashboard's pages on a ledger with many events, received and published: how long each takes to be answered.
 
 use std::time::Instant;
 
@@ -22,7 +22,7 @@ const ID_CHARS_MIN: usize = 20;
 /// Jobs that wait, beside the events: as many as the figures of a queue look at.
 const WAITING: usize = 20_000;
 
-/// Published, and delivered to a webhook, before the pages are asked for.
+/// Published, and delivered to the webhook that took the seeded ones, before the pages are asked for.
 const EVENT_TYPE: &str = "bench.page";
 
 /// Pages by what they are called here. What stands in braces is the first of its kind ([`Reader::sign_in`]).
@@ -72,17 +72,19 @@ pub async fn figures(bench: &Bench, events: usize) -> anyhow::Result<Vec<Figure>
 
 async fn of_one(bench: &Bench, kind: Kind, events: usize) -> anyhow::Result<Vec<Figure>> {
     let mut gateway = Gateway::start(bench, kind).await?;
+    let receiver = Receiver::start().await?;
+    subscribe(&gateway, &receiver, EVENT_TYPE, 1).await?;
     gateway.child.stop().await?;
-    seed::room(bench, &gateway, Rows { events, waiting: WAITING, ..Rows::default() }).await?;
+    let rows = Rows { events, waiting: WAITING, deliveries: events, ..Rows::default() };
+    seed::room(bench, &gateway, rows).await?;
     let mut seed = Seed::open(&gateway).await?;
     seed.lanes(Tenants::DEFAULT).await?;
     seed.waiting(Tenants::DEFAULT, WAITING).await?;
     seed.events(Tenants::DEFAULT, events).await?;
+    seed.deliveries(Tenants::DEFAULT, events).await?;
     seed.close().await?;
     gateway.start_again(bench).await?;
-    println!("seeded {kind} with {events} events");
-    let receiver = Receiver::start().await?;
-    subscribe(&gateway, &receiver, EVENT_TYPE, 1).await?;
+    println!("seeded {kind} with {events} events, and as many deliveries to one webhook");
     deliver(bench, &gateway, &receiver, EVENT_TYPE, 1).await?;
     let mut reader = Reader::sign_in(&gateway).await?;
     let seen = rounds(bench, async |round| {

@@ -24,6 +24,7 @@ use crate::world::gateway::Gateway;
 const WAITING_BYTES: u64 = 300;
 const FINISHED_BYTES: u64 = 450;
 const EVENT_BYTES: u64 = 900;
+const DELIVERY_BYTES: u64 = 1000;
 /// The log of a database server, and room to sort.
 const LOG_BYTES: u64 = 6 << 30;
 
@@ -33,6 +34,7 @@ pub struct Rows {
     pub waiting: usize,
     pub finished: usize,
     pub events: usize,
+    pub deliveries: usize,
 }
 
 /// Tenants with numbers from `first` on.
@@ -100,7 +102,7 @@ impl Seed {
 
     /// Makes `each` jobs that wait in each lane of some tenants.
     pub async fn waiting(&mut self, tenants: Tenants, each: usize) -> anyhow::Result<()> {
-        let make = self.next_call(tenants, each);
+        let make = self.next_call(tenants, each, WorkKind::Job);
         match &mut self.database {
             Database::Sqlite(database) => sqlite::waiting(database, &make),
             Database::Postgres(database) => postgres::waiting(database, &make).await,
@@ -109,7 +111,7 @@ impl Seed {
 
     /// Makes `each` jobs that succeeded in each lane of some tenants.
     pub async fn finished(&mut self, tenants: Tenants, each: usize) -> anyhow::Result<()> {
-        let make = self.next_call(tenants, each);
+        let make = self.next_call(tenants, each, WorkKind::Job);
         match &mut self.database {
             Database::Sqlite(database) => sqlite::finished(database, &make),
             Database::Postgres(database) => postgres::finished(database, &make).await,
@@ -118,10 +120,19 @@ impl Seed {
 
     /// Makes `each` events in each lane of some tenants, whose jobs succeeded.
     pub async fn events(&mut self, tenants: Tenants, each: usize) -> anyhow::Result<()> {
-        let make = self.next_call(tenants, each);
+        let make = self.next_call(tenants, each, WorkKind::Job);
         match &mut self.database {
             Database::Sqlite(database) => sqlite::events(database, &make),
             Database::Postgres(database) => postgres::events(database, &make).await,
+        }
+    }
+
+    /// Makes `each` published events for each webhook of some tenants, which took them.
+    pub async fn deliveries(&mut self, tenants: Tenants, each: usize) -> anyhow::Result<()> {
+        let make = self.next_call(tenants, each, WorkKind::Delivery);
+        match &mut self.database {
+            Database::Sqlite(database) => sqlite::deliveries(database, &make),
+            Database::Postgres(database) => postgres::deliveries(database, &make).await,
         }
     }
 
@@ -133,9 +144,9 @@ impl Seed {
         }
     }
 
-    fn next_call(&mut self, tenants: Tenants, each: usize) -> Make {
+    fn next_call(&mut self, tenants: Tenants, each: usize, kind: WorkKind) -> Make {
         self.calls += 1;
-        Make { tenants, each, now: self.now, call: self.calls }
+        Make { tenants, each, kind, now: self.now, call: self.calls }
     }
 }
 
@@ -144,6 +155,8 @@ impl Seed {
 struct Make {
     tenants: Tenants,
     each: usize,
+    /// Of which lanes.
+    kind: WorkKind,
     now: i64,
     call: i32,
 }
@@ -173,6 +186,7 @@ pub async fn room(bench: &Bench, gateway: &Gateway, rows: Rows) -> anyhow::Resul
         (rows.waiting, WAITING_BYTES),
         (rows.finished, FINISHED_BYTES),
         (rows.events, EVENT_BYTES),
+        (rows.deliveries, DELIVERY_BYTES),
     ];
     let mut needed: u64 = each.iter().map(|(count, bytes)| *count as u64 * bytes).sum();
     let directory = match (&bench.postgres, &gateway.database) {

@@ -1,18 +1,23 @@
 //! Seeding PostgreSQL: one statement for each table.
 
 use tokio_postgres::Client;
+use tokio_postgres::types::ToSql;
 
 use super::sqlite::settings;
 use super::{LANE_NAME, Make, Tenants, slug};
 use crate::world::postgres::connect;
 
-/// The rows: $1 and $2 the tenants, $3 how many in each lane, $4 the call, $5 the time.
+/// The rows: $1 and $2 the tenants, $3 how many in each lane, $4 the call, $5 the time, $6 the kind of lane. An event's
+/// delivery has an id that differs from the event's in one bit.
 const ITEMS: &str = "
 WITH item AS (
   SELECT l.tenant, l.id AS lane, n, $5::bigint AS now,
          (lpad(to_hex($5::bigint), 12, '0') || lpad(to_hex($4::int), 4, '0')
-          || lpad(to_hex(l.id), 8, '0') || lpad(to_hex(n), 8, '0'))::uuid AS id
-  FROM generate_series(1, $3::bigint) n CROSS JOIN lanes l WHERE l.tenant BETWEEN $1::int AND $2::int)";
+          || lpad(to_hex(l.id), 8, '0') || lpad(to_hex(n), 8, '0'))::uuid AS id,
+         (lpad(to_hex($5::bigint), 12, '0') || lpad(to_hex($4::int | 32768), 4, '0')
+          || lpad(to_hex(l.id), 8, '0') || lpad(to_hex(n), 8, '0'))::uuid AS delivery
+  FROM generate_series(1, $3::bigint) n CROSS JOIN lanes l
+  WHERE l.tenant BETWEEN $1::int AND $2::int AND l.kind = $6::smallint)";
 
 const WAITING: &str = "
 INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id, scope)
@@ -37,6 +42,16 @@ SELECT tenant, id, (SELECT id FROM sources LIMIT 1), 'order.paid', 'msg_' || lpa
 const DEDUP_KEYS: &str = "
 INSERT INTO dedup_keys (key, tenant, event_id, expires_at)
 SELECT gen_random_uuid(), tenant, id, now + 604800000 FROM item";
+
+const PUBLISHED: &str = "
+INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, payload_hash, duplicates, latency_us)
+SELECT tenant, id, '00000000-0000-0000-0000-000000000000'::uuid, 'bench.seeded', 'ord_' || lpad(to_hex(n), 16, '0'), 4,
+       true, sha256(id::text::bytea), 0, 0 FROM item";
+
+const DELIVERED: &str = "
+INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id, scope,
+                       worker, started_at, finished_at)
+SELECT tenant, delivery, 1, lane, 6, now, 1, 12, 1, id, delivery, 'bench-0', now, now FROM item";
 
 pub async fn open(url: &str) -> anyhow::Result<Client> {
     let database = connect(&url.parse()?).await?;
@@ -84,12 +99,18 @@ pub async fn events(database: &Client, make: &Make) -> anyhow::Result<()> {
     insert(database, make, &[EVENTS, DEDUP_KEYS, FINISHED_EVENTS]).await
 }
 
+pub async fn deliveries(database: &Client, make: &Make) -> anyhow::Result<()> {
+    insert(database, make, &[PUBLISHED, DEDUP_KEYS, DELIVERED]).await
+}
+
 async fn insert(database: &Client, make: &Make, statements: &[&str]) -> anyhow::Result<()> {
-    let Make { tenants, each, now, call } = make;
-    let each = i64::try_from(*each)?;
+    let Make { tenants, each, kind, now, call } = make;
+    let (each, kind) = (i64::try_from(*each)?, *kind as i16);
     for statement in statements {
         let statement = format!("{ITEMS}{statement}");
-        database.execute(&statement, &[&tenants.first, &tenants.last(), &each, call, now]).await?;
+        let values: [&(dyn ToSql + Sync); 6] =
+            [&tenants.first, &tenants.last(), &each, call, now, &kind];
+        database.execute(&statement, &values).await?;
     }
     Ok(())
 }

@@ -10,12 +10,14 @@ const FILE: &str = "wakepost.db";
 /// How many rows a transaction makes.
 const STEP: usize = 200_000;
 
-/// The rows of a step: ?1 and ?2 the tenants, ?3 and ?4 the numbers, ?5 the call, ?6 the time.
+/// The rows of a step: ?1 and ?2 the tenants, ?3 and ?4 the numbers, ?5 the call, ?6 the time, ?7 the kind of lane. An
+/// event's delivery has an id that differs from the event's in one bit.
 const ITEMS: &str = "
 WITH RECURSIVE n (n) AS (SELECT ?3 UNION ALL SELECT n + 1 FROM n WHERE n < ?4),
 item AS (
-  SELECT l.tenant, l.id AS lane, unhex(printf('%012x%04x%08x%08x', ?6, ?5, l.id, n.n)) AS id, n.n, ?6 AS now
-  FROM lanes l CROSS JOIN n WHERE l.tenant BETWEEN ?1 AND ?2)";
+  SELECT l.tenant, l.id AS lane, unhex(printf('%012x%04x%08x%08x', ?6, ?5, l.id, n.n)) AS id,
+         unhex(printf('%012x%04x%08x%08x', ?6, ?5 | 0x8000, l.id, n.n)) AS delivery, n.n, ?6 AS now
+  FROM lanes l CROSS JOIN n WHERE l.tenant BETWEEN ?1 AND ?2 AND l.kind = ?7)";
 
 const WAITING: &str = "
 INSERT INTO work (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id, scope)
@@ -40,6 +42,15 @@ SELECT tenant, id, (SELECT id FROM sources LIMIT 1), 'order.paid', printf('msg_%
 const DEDUP_KEYS: &str = "
 INSERT INTO dedup_keys (key, tenant, event_id, expires_at)
 SELECT randomblob(16), tenant, id, now + 604800000 FROM item";
+
+const PUBLISHED: &str = "
+INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, payload_hash, duplicates, latency_us)
+SELECT tenant, id, zeroblob(16), 'bench.seeded', printf('ord_%016x', n), 4, 1, randomblob(32), 0, 0 FROM item";
+
+const DELIVERED: &str = "
+INSERT INTO work_done (tenant, id, kind, lane, state, run_at, attempts, max_attempts, fence, event_id, scope,
+                       worker, started_at, finished_at)
+SELECT tenant, delivery, 1, lane, 6, now, 1, 12, 1, id, delivery, 'bench-0', now, now FROM item";
 
 pub fn open(data_dir: &Path) -> anyhow::Result<Connection> {
     let database = Connection::open(data_dir.join(FILE))?;
@@ -87,6 +98,10 @@ pub fn events(database: &mut Connection, make: &Make) -> anyhow::Result<()> {
     insert(database, make, &[EVENTS, DEDUP_KEYS, FINISHED_EVENTS])
 }
 
+pub fn deliveries(database: &mut Connection, make: &Make) -> anyhow::Result<()> {
+    insert(database, make, &[PUBLISHED, DEDUP_KEYS, DELIVERED])
+}
+
 fn insert(database: &mut Connection, make: &Make, statements: &[&str]) -> anyhow::Result<()> {
     let tenants_a_step = (STEP / make.each.max(1)).max(1);
     let tenants = make.tenants;
@@ -102,7 +117,8 @@ fn insert(database: &mut Connection, make: &Make, statements: &[&str]) -> anyhow
                     i64::try_from(from)?,
                     i64::try_from(to)?,
                     make.call,
-                    make.now
+                    make.now,
+                    make.kind as i16
                 ])?;
             }
             tx.commit()?;

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use wakepost_server::app::App;
 use wakepost_server::config::{Flags, load};
 use wakepost_store::Result;
-use wakepost_store::moves::{Accepted, Ledger, NewEvent, NewReceipt, Received, SharedBody};
+use wakepost_store::moves::{
+    Accepted, AuditEntry, Ledger, NewEvent, NewReceipt, Received, SharedBody,
+};
 
 /// A ledger that keeps nothing.
 struct NoCommit;
@@ -23,7 +25,7 @@ impl Ledger for NoCommit {
         self.accept(events).await.into_iter().collect()
     }
 
-    async fn publish(&self, events: Vec<NewEvent>) -> Result<Vec<Accepted>> {
+    async fn publish(&self, events: Vec<NewEvent>, _: Option<AuditEntry>) -> Result<Vec<Accepted>> {
         Ok(events.iter().map(|_| Accepted::New).collect())
     }
 
