@@ -34,7 +34,8 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
   const told = (page) => page.locator(".flash").first().innerText();
   const text = (page) => page.locator("main").innerText();
 
-  for (const look of [looks[0], looks[2]]) {
+  // Light on a wide screen and dark on a phone: each colour scheme and each width once.
+  for (const look of [looks[0], looks[3]]) {
     const page = await open(browser, look);
     const on = (name) => `${name}, ${look.name}`;
 
