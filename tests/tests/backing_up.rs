@@ -15,6 +15,7 @@ on_both!(
     a_backup_that_cannot_be_used_is_refused_and_nothing_changes,
     doctor_is_content_with_a_server_at_work_and_finds_what_is_wrong,
     a_backup_with_its_master_key_restores_where_there_is_none,
+    a_backup_with_its_master_key_amid_a_rotation_has_both_keys_or_is_none,
 );
 
 /// Long enough for what was under way at the backup to be rescued, and to end.
@@ -346,4 +347,40 @@ async fn a_backup_with_its_master_key_restores_where_there_is_none(database: Dat
         refused.stderr
     );
     assert!(!std::path::Path::new(&elsewhere).exists());
+}
+
+async fn a_backup_with_its_master_key_amid_a_rotation_has_both_keys_or_is_none(database: Database) {
+    let gateway = setup(database).setting("WAKEPOST_MASTER_KEY", "").start().await;
+    let source = gateway.with_source("github").await;
+    gateway.send(&source, &source.event("e-1")).await.is(202);
+    // As a rotation leaves it that ended before it wrapped anything anew.
+    let files = |directory: &std::path::Path| {
+        ["master.key", "master.key.previous"].map(|name| directory.join(name))
+    };
+    let [key, previous] = files(gateway.data_dir());
+    std::fs::rename(&key, &previous).expect("renamed");
+    std::fs::write(&key, random_master_key()).expect("a new key");
+    let copy = gateway.directory().join("backup").display().to_string();
+    gateway.run(&[], &["backup", "--with-master-key", &copy]).await.ends_with(0);
+
+    // Where there is no key, both are taken over, and the rotation goes on.
+    let there = elsewhere(&gateway).await;
+    let restored = gateway.run(&borrowed(&there), &["restore", &copy]).await.ends_with(0);
+    assert!(!restored.stdout.contains("FAIL"), "{}", restored.stdout);
+    let taken = files(std::path::Path::new(&there[0].1));
+    for (ours, taken) in [&key, &previous].into_iter().zip(&taken) {
+        assert_eq!(std::fs::read(ours).expect("a key"), std::fs::read(taken).expect("a key"));
+    }
+    let rotated = gateway.run(&borrowed(&there), &["master-key", "rotate"]).await.ends_with(0);
+    assert!(rotated.stdout.contains("the old one may go"), "{}", rotated.stdout);
+    std::fs::remove_file(&taken[1]).expect("removed");
+    well(&gateway, &borrowed(&there), &["--full"]).await;
+
+    // Without one of them it would be a backup that does not open.
+    std::fs::remove_file(&previous).expect("removed");
+    let another = gateway.directory().join("another").display().to_string();
+    let refused = gateway.run(&[], &["backup", "--with-master-key", &another]).await.ends_with(1);
+    assert!(refused.stderr.contains("opens with master key mk_"), "{}", refused.stderr);
+    assert!(!std::path::Path::new(&another).exists());
+    assert!(!std::path::Path::new(&another).with_extension("draft").exists());
 }

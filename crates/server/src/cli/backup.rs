@@ -14,11 +14,9 @@ use wakepost_store::sqlite::{Beside, FILE as SQLITE_FILE, schema_version as sqli
 use super::dump;
 use super::manifest::{About, Kind, Manifest};
 use super::progress::Progress;
-use crate::config::Config;
+use crate::config::{Config, KEY_FILES, key_names};
 use crate::system::SystemClock;
 
-/// The master key's file in a backup.
-pub const KEY_FILE: &str = "master.key";
 /// What pg_dump writes.
 const DUMP_FILE: &str = "wakepost.dump";
 
@@ -42,14 +40,14 @@ pub async fn run(config: &Config, to: &To) -> anyhow::Result<ExitCode> {
     for path in [&to.to, &draft] {
         anyhow::ensure!(!path.exists(), "{} is there already: name another place", path.display());
     }
-    let key = config.data_dir.join(KEY_FILE);
+    let key = config.data_dir.join(KEY_FILES[0]);
     anyhow::ensure!(
         !to.with_master_key || key.exists(),
         "--with-master-key: there is no {}: a key from elsewhere is kept elsewhere",
         key.display()
     );
     make_private(&draft)?;
-    let made = fill(config, to, &draft, &key).await;
+    let made = fill(config, to, &draft).await;
     let made = made.and_then(|manifest| {
         sync(&draft)?;
         fs::rename(&draft, &to.to).with_context(|| format!("cannot make {}", to.to.display()))?;
@@ -88,7 +86,7 @@ pub async fn run(config: &Config, to: &To) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn fill(config: &Config, to: &To, draft: &Path, key: &Path) -> anyhow::Result<Manifest> {
+async fn fill(config: &Config, to: &To, draft: &Path) -> anyhow::Result<Manifest> {
     let taken_at = SystemClock.now().to_string();
     let (database, schema, file, rows, master_keys) = match &config.database_url {
         Some(url) => {
@@ -102,9 +100,7 @@ async fn fill(config: &Config, to: &To, draft: &Path, key: &Path) -> anyhow::Res
     };
     File::open(draft.join(file))?.sync_all()?;
     if to.with_master_key {
-        fs::copy(key, draft.join(KEY_FILE))
-            .with_context(|| format!("cannot copy {}", key.display()))?;
-        File::open(draft.join(KEY_FILE))?.sync_all()?;
+        copy_keys(&config.data_dir, draft, &master_keys)?;
     }
     let with_master_key = to.with_master_key;
     let about = About { database, schema, taken_at, rows, master_keys, with_master_key };
@@ -146,6 +142,29 @@ fn both(mut before: Vec<String>, after: Vec<String>) -> Vec<String> {
     before.sort();
     before.dedup();
     before
+}
+
+/// Puts the data directory's keys beside the data, and sees that they open it: amid a rotation either may be needed.
+fn copy_keys(data_dir: &Path, draft: &Path, needed: &[String]) -> anyhow::Result<()> {
+    let mut copied = Vec::new();
+    // The one in use first: a rotation that begins meanwhile puts it where the other is looked for.
+    for name in KEY_FILES {
+        let (from, to) = (data_dir.join(name), draft.join(name));
+        if from.exists() {
+            fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
+            File::open(&to)?.sync_all()?;
+            copied.extend(key_names(&to)?);
+        }
+    }
+    let missing: Vec<&str> =
+        needed.iter().filter(|name| !copied.contains(name)).map(String::as_str).collect();
+    anyhow::ensure!(
+        missing.is_empty(),
+        "--with-master-key: this opens with master key {}, which is not in {}: a key from elsewhere is kept elsewhere",
+        missing.join(", "),
+        data_dir.display()
+    );
+    Ok(())
 }
 
 /// Makes a directory that only its owner can enter.

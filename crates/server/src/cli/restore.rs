@@ -16,11 +16,11 @@ use wakepost_store::sqlite::{
     schema_version as sqlite_schema,
 };
 
-use super::backup::{KEY_FILE, make_private};
+use super::backup::make_private;
 use super::findings::{Findings, Level};
 use super::manifest::{Kind, Manifest};
 use super::{doctor, dump};
-use crate::config::{Config, master_keys};
+use crate::config::{Config, KEY_FILES, master_keys};
 use crate::system::{SystemClock, SystemEntropy};
 
 /// Where from, and over what.
@@ -58,9 +58,13 @@ pub async fn run(config: &Config, from: &From) -> anyhow::Result<ExitCode> {
         env!("CARGO_PKG_VERSION"),
         manifest.wakepost
     );
-    let made_key = take_key(config, from, &manifest)?;
-    if let Err(error) = check_key(config, &manifest).await {
-        if let Some(path) = made_key {
+    let mut made = Vec::new();
+    let has_key = match take_keys(config, from, &manifest, &mut made) {
+        Ok(()) => check_key(config, &manifest).await,
+        refused => refused,
+    };
+    if let Err(error) = has_key {
+        for path in made {
             let _ = fs::remove_file(path);
         }
         return Err(error);
@@ -81,24 +85,37 @@ pub async fn run(config: &Config, from: &From) -> anyhow::Result<ExitCode> {
     Ok(if findings.worst() == Level::Fail { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Puts the backup's master key into a data directory that has none.
-fn take_key(config: &Config, from: &From, manifest: &Manifest) -> anyhow::Result<Option<PathBuf>> {
-    let (theirs, ours) = (from.from.join(KEY_FILE), config.data_dir.join(KEY_FILE));
-    if config.master_key.is_some() || ours.exists() {
-        return Ok(None);
+/// Puts the backup's master keys into a data directory that has none, and says which files it made.
+fn take_keys(
+    config: &Config,
+    from: &From,
+    manifest: &Manifest,
+    made: &mut Vec<PathBuf>,
+) -> anyhow::Result<()> {
+    let in_use = config.data_dir.join(KEY_FILES[0]);
+    if config.master_key.is_some() || in_use.exists() {
+        return Ok(());
     }
     anyhow::ensure!(
-        manifest.with_master_key && theirs.exists(),
+        manifest.with_master_key && from.from.join(KEY_FILES[0]).exists(),
         "there is no master key: put {} into {}, or name it in the settings",
         manifest.master_keys.join(", "),
-        ours.display()
+        in_use.display()
     );
     make_private(&config.data_dir)?;
-    fs::copy(&theirs, &ours).with_context(|| format!("cannot write {}", ours.display()))?;
-    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    fs::set_permissions(&ours, private)?;
-    File::open(&ours)?.sync_all()?;
-    Ok(Some(ours))
+    for name in KEY_FILES {
+        let (theirs, ours) = (from.from.join(name), config.data_dir.join(name));
+        if !theirs.exists() {
+            continue;
+        }
+        anyhow::ensure!(!ours.exists(), "{} is there already: put it elsewhere", ours.display());
+        made.push(ours.clone());
+        fs::copy(&theirs, &ours).with_context(|| format!("cannot write {}", ours.display()))?;
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        fs::set_permissions(&ours, private)?;
+        File::open(&ours)?.sync_all()?;
+    }
+    Ok(())
 }
 
 async fn check_key(config: &Config, manifest: &Manifest) -> anyhow::Result<()> {

@@ -17,6 +17,8 @@ use super::Config;
 const FILE: &str = "master.key";
 /// What a rotation calls the file's key before it makes a new one.
 const PREVIOUS_FILE: &str = "master.key.previous";
+/// The data directory's own keys: the one in use, and until a rotation is over the one before.
+pub const KEY_FILES: [&str; 2] = [FILE, PREVIOUS_FILE];
 /// How many keys there may be before the one in use.
 const PREVIOUS_MAX: usize = 8;
 /// Files of keys are small.
@@ -183,6 +185,11 @@ pub fn turn_file(config: &Config, entropy: &dyn Entropy) -> anyhow::Result<bool>
 /// The file of the key before, if the key is the data directory's file.
 pub fn previous_file(config: &Config) -> Option<PathBuf> {
     config.master_key.is_none().then(|| config.data_dir.join(PREVIOUS_FILE))
+}
+
+/// What the keys of a file are called.
+pub fn key_names(path: &Path) -> anyhow::Result<Vec<String>> {
+    Ok(read_file(path)?.iter().map(|key| key.id().to_string()).collect())
 }
 
 /// Makes a key in a file that is not there yet.

@@ -14,7 +14,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use exec::ExecCommand;
-pub use key::{KeyPlace, Keys, MasterKeySource, master_keys, one_key, previous_file, turn_file};
+pub use key::{
+    KEY_FILES, KeyPlace, Keys, MasterKeySource, key_names, master_keys, one_key, previous_file,
+    turn_file,
+};
 pub use load::{ConfigError, Flags, Origin, Setting, check_names, load, load_text};
 pub use retention::Retention;
 
