@@ -15,7 +15,7 @@ pub struct Create {
     /// What it may do
     #[arg(long, value_parser = ["viewer", "publisher", "worker", "operator", "admin"])]
     role: String,
-    /// For all tenants, not just one
+    /// For all tenants; so is one that a key of all tenants makes without --tenant
     #[arg(long, conflicts_with = "tenant")]
     all_tenants: bool,
     /// When it stops working: in 30m, 2h, 7d, or a date or time
