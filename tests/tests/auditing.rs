@@ -2,17 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use http::Method;
+use http::{HeaderMap, Method};
 use serde_json::{Value, json};
-use wakepost_tests::{Api, Database, Gateway, Lease, Receiver, Reply, on_both, until};
+use wakepost_tests::{Api, Database, Gateway, Http, Lease, Receiver, Reply, on_both, until};
 
 on_both!(
     every_route_that_changes_something_leaves_who_what_and_to_what,
     the_trail_is_found_by_who_what_and_when,
+    what_is_published_by_hand_is_in_the_trail_and_what_programs_publish_is_not,
     nobody_changes_the_trail,
 );
 
-/// What workers, publishers and machines do all day is in the things themselves: runs, effects, deliveries, events.
+/// What workers, publishers and machines do all day is in the things themselves: runs, effects, deliveries, events. What
+/// people publish by hand has a test of its own.
 const WORK: &[(&str, &str)] = &[
     ("POST", "/jobs"),
     ("POST", "/jobs/lease"),
@@ -235,6 +237,86 @@ async fn the_trail_is_found_by_who_what_and_when(database: Database) {
     assert_eq!(actions(&acme, &format!("until={at}&action=source")).await, ["source.create"]);
     assert!(actions(&acme, "actor=nobody").await.is_empty());
     acme.get("/audit?who=me").await.is(422);
+}
+
+/// Publishes by the tool of `/mcp`.
+async fn publish_by_tool(api: &Api, event: Value) {
+    let params = json!({"name": "publish_event", "arguments": event});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let answer = api.anywhere(Method::POST, "/mcp", HeaderMap::new(), Some(&message)).await;
+    let answer = answer.is(200).json();
+    assert_eq!(answer["result"]["isError"], false, "{answer}");
+}
+
+/// Publishes by the form of the dashboard, which is sent twice.
+async fn publish_by_form(gateway: &Gateway, key: &str, event_type: &str) {
+    let mut headers = HeaderMap::new();
+    let form = "application/x-www-form-urlencoded".parse().expect("a value");
+    headers.insert("content-type", form);
+    let post = async |path: &str, headers: &HeaderMap, form: String| {
+        let url = format!("{}{path}", gateway.url());
+        Http::default().send(Method::POST, &url, headers.clone(), form).await.is(303)
+    };
+    let signed_in = post("/sign-in", &headers, format!("to=/events&key={key}")).await;
+    let cookie = signed_in.header("set-cookie").split(';').next().expect("a cookie");
+    headers.insert("cookie", cookie.parse().expect("a value"));
+    let page = gateway.ask(Method::GET, "/events", headers.clone()).await.is(200).body;
+    let page = String::from_utf8(page.to_vec()).expect("text");
+    let (_, form) = page.split_once("Publish one by hand").expect("the form");
+    let hidden = |name: &str| {
+        let (_, rest) = form.split_once(&format!("name=\"{name}\" value=\"")).expect("a field");
+        rest.split('"').next().expect("its end").to_owned()
+    };
+    let (csrf, once) = (hidden("csrf"), hidden("once"));
+    for _ in 0..2 {
+        let form = format!("csrf={csrf}&once={once}&type={event_type}&data=1");
+        post("/events", &headers, form).await;
+    }
+}
+
+async fn what_is_published_by_hand_is_in_the_trail_and_what_programs_publish_is_not(
+    database: Database,
+) {
+    let gateway = Gateway::start(database).await;
+    let admin = gateway.admin();
+    let [operator, publisher, worker] = [
+        admin.role("operator", "*").await,
+        admin.role("publisher", "*").await,
+        admin.role("worker", "*").await,
+    ];
+    let event = |key: &str| json!({"type": "order.made", "data": 1, "dedup_key": key});
+    let before = admin.list("/audit").await;
+    for (n, program) in [&admin, &operator, &publisher, &worker].into_iter().enumerate() {
+        program.post("/events", event(&format!("one-{n}"))).await.is(202);
+        program.post("/events", json!([event(&format!("many-{n}"))])).await.is(202);
+        program.post("/jobs", json!({"input": 1})).await.is(201);
+    }
+    for program in [&publisher, &worker] {
+        publish_by_tool(program, event("tool")).await;
+    }
+    assert_eq!(admin.list("/audit").await, before);
+
+    let keys = admin.list("/keys").await;
+    let id_of = |role: &str| {
+        let key = keys.iter().find(|key| key["role"] == role).expect("a key");
+        id(key)
+    };
+    for turn in 1..=2 {
+        publish_by_tool(&operator, event("by operator")).await;
+        let trail = admin.list("/audit").await;
+        assert_eq!(trail.len(), before.len() + 1, "turn {turn}: a repeat is none");
+        let made = &admin.list("/events?dedup_key=by%20operator").await[0];
+        assert_eq!(trail[0]["action"], "event.publish");
+        assert_eq!(
+            (&trail[0]["actor"], &trail[0]["target"]),
+            (&json!(id_of("operator")), &made["id"])
+        );
+    }
+    publish_by_form(&gateway, gateway.admin_key(), "order.typed").await;
+    let trail = admin.list("/audit").await;
+    assert_eq!(trail.len(), before.len() + 2, "sent twice, published once: {trail:?}");
+    let made = &admin.list("/events?type=order.typed").await[0];
+    assert_eq!((&trail[0]["actor"], &trail[0]["target"]), (&json!(id_of("admin")), &made["id"]));
 }
 
 async fn nobody_changes_the_trail(database: Database) {

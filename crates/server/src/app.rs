@@ -400,7 +400,7 @@ mod tests {
     use serde_json::{Value, json};
     use tower::ServiceExt;
     use wakepost_store::Result;
-    use wakepost_store::moves::{Accepted, NewEvent, NewReceipt, Received, SharedBody};
+    use wakepost_store::moves::{Accepted, AuditEntry, NewEvent, NewReceipt, Received, SharedBody};
 
     use super::*;
     use crate::config::{Flags, load};
@@ -431,8 +431,12 @@ mod tests {
             self.to.accept_together(body, events).await
         }
 
-        async fn publish(&self, events: Vec<NewEvent>) -> Result<Vec<Accepted>> {
-            self.to.publish(events).await
+        async fn publish(
+            &self,
+            events: Vec<NewEvent>,
+            audit: Option<AuditEntry>,
+        ) -> Result<Vec<Accepted>> {
+            self.to.publish(events, audit).await
         }
 
         async fn keep_rejections(&self, batch: Vec<NewReceipt>) -> Result<()> {

@@ -18,9 +18,9 @@ use wakepost_domain::receipt::Verdict;
 use wakepost_domain::source::DEDUP_WINDOW;
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::webhook::{Retries, Webhook};
-use wakepost_domain::{EventId, ReceiptId, TenantId, Timestamp, event_type};
+use wakepost_domain::{AuditId, EventId, ReceiptId, TenantId, Timestamp, event_type};
 use wakepost_store::moves::{
-    Accepted, DedupKey, NewDelivery, NewEvent, NewReceipt, OrderKey, delivery_of,
+    Accepted, AuditEntry, DedupKey, NewDelivery, NewEvent, NewReceipt, OrderKey, delivery_of,
 };
 use wakepost_store::vault::Slot;
 use wakepost_store::{Result, StoreError};
@@ -80,6 +80,8 @@ pub struct Batch {
     pub origin: Origin,
     /// The id of the only event, if it has one already.
     pub id: Option<EventId>,
+    /// Whose key it is, if somebody does it by hand: that is for the audit trail.
+    pub by_hand: Option<String>,
 }
 
 /// What is wrong with a publication: where, and why.
@@ -180,8 +182,16 @@ pub async fn publish(
     }
     let made: Vec<(EventId, usize)> =
         events.iter().map(|new| (new.event.id, new.deliveries.len())).collect();
+    let audit = batch.by_hand.zip(made.first()).map(|(actor, (first, _))| AuditEntry {
+        id: AuditId(context.new_id()),
+        tenant: Some(tenant.id),
+        actor,
+        action: "event.publish".to_owned(),
+        target: first.to_string(),
+        note: None,
+    });
     // A publisher that hangs up must not keep the queue from hearing of the commit.
-    let commit = ToTheEnd::of(commit(context.clone(), events, said));
+    let commit = ToTheEnd::of(commit(context.clone(), events, said, audit));
     let accepted = match Box::pin(tokio::time::timeout(COMMIT_PATIENCE, commit)).await {
         Ok(accepted) => accepted?,
         Err(_) => return Err(StoreError::Unavailable("no commit in time".to_owned())),
@@ -205,6 +215,7 @@ async fn commit(
     context: Arc<Context>,
     events: Vec<NewEvent>,
     said: Vec<Bytes>,
+    audit: Option<AuditEntry>,
 ) -> Result<Vec<Accepted>> {
     let ids: Vec<EventId> = events.iter().map(|new| new.event.id).collect();
     let lanes: Vec<Vec<LaneId>> = events
@@ -213,7 +224,7 @@ async fn commit(
         .collect();
     let due: Vec<usize> = events.iter().map(due_now).collect();
     let began = Instant::now();
-    let accepted = context.ledger.publish(events).await;
+    let accepted = context.ledger.publish(events, audit).await;
     context.metrics.stored("publish", began.elapsed());
     for (index, body) in said.into_iter().enumerate() {
         if accepted.as_ref().is_ok_and(|accepted| accepted[index].is_new()) {
@@ -399,7 +410,13 @@ pub async fn tell(
         order_key: None,
         deliver_at: None,
     };
-    let batch = Batch { items: vec![item], call_key: None, origin: Origin::default(), id: None };
+    let batch = Batch {
+        items: vec![item],
+        call_key: None,
+        origin: Origin::default(),
+        id: None,
+        by_hand: None,
+    };
     match publish(context, tenant, batch).await {
         Ok(_) | Err(StoreError::Mismatch(_)) => Ok(()),
         Err(error) => Err(error),

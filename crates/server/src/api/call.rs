@@ -36,6 +36,8 @@ pub struct Call {
     pub headers: HeaderMap,
     /// The path, for the idempotency key.
     pub path: String,
+    /// Whether it came through the dashboard or `/mcp`.
+    within: bool,
     query: String,
     body: Bytes,
 }
@@ -45,6 +47,7 @@ impl FromRequest<Arc<Context>> for Call {
 
     async fn from_request(request: Request, context: &Arc<Context>) -> Result<Call, ApiError> {
         let (parts, body) = request.into_parts();
+        let within = parts.extensions.get::<Caller>().is_some();
         let caller = Caller::of(context, &parts).await?;
         if let Some(key) = caller.key {
             context.key_used(key);
@@ -53,6 +56,7 @@ impl FromRequest<Arc<Context>> for Call {
             context: context.clone(),
             caller,
             path: parts.uri.path().to_owned(),
+            within,
             query: parts.uri.query().unwrap_or_default().to_owned(),
             body: read(body, &parts.headers).await?,
             headers: parts.headers,
@@ -272,6 +276,13 @@ impl Call {
         let audit = self.audit(Some(tenant), action, target, note);
         self.context.store.note(audit, None).await?;
         Ok(())
+    }
+
+    /// Whose act it is, if an operator or an admin does it by hand, in the dashboard or through `/mcp`. What programs send
+    /// all day with such a key is none: an entry for each would be a trail nobody can read, which never ends.
+    pub fn by_hand(&self) -> Option<String> {
+        let acts = self.within && self.need(Right::Operate).is_ok();
+        acts.then(|| self.caller.name.clone())
     }
 
     /// An entry for the audit trail.

@@ -124,7 +124,8 @@ pub async fn publish(call: Call) -> Result<Response, ApiError> {
     }
     let types: Vec<String> = items.iter().map(|item| item.event_type.clone()).collect();
     let origin = chains::origin(&call.context, tenant.id, &call.headers).await?;
-    let batch = Batch { items, call_key: call_key(&call)?, origin, id: None };
+    let call_key = call_key(&call)?;
+    let batch = Batch { items, call_key, origin, id: None, by_hand: call.by_hand() };
     let published = publishing::publish(&call.context, &tenant, batch).await?;
     let again = call.is_idempotent() && published.iter().all(|published| published.repeated);
     let shown = |(published, event_type): (Published, String)| PublishedView {

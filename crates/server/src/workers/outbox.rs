@@ -85,7 +85,8 @@ async fn take(context: &Arc<Context>, row: Outboxed) -> Result<std::result::Resu
     }
     let call_key = Some(format!("outbox:{}", row.event));
     let origin = Origin::default();
-    let batch = Batch { items: vec![item], call_key, origin, id: Some(row.event) };
+    let id = Some(row.event);
+    let batch = Batch { items: vec![item], call_key, origin, id, by_hand: None };
     match publishing::publish(context, &tenant, batch).await {
         Ok(_) => Ok(Ok(())),
         Err(StoreError::Mismatch(_)) => {

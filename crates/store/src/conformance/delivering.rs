@@ -42,7 +42,9 @@ impl<H: Harness> World<'_, H> {
         let new = || self.publication(TENANT).to(hooks).in_order(key).build();
         let batch: Vec<NewEvent> = (0..count).map(|_| new()).collect();
         let ids = batch.iter().map(|new| new.event.id).collect();
-        assert!(self.store.publish(batch).await.unwrap().iter().all(|answer| answer.is_new()));
+        assert!(
+            self.store.publish(batch, None).await.unwrap().iter().all(|answer| answer.is_new())
+        );
         ids
     }
 
@@ -141,7 +143,7 @@ pub async fn ordered_events_from_two_nodes_at_once_have_one_head(harness: &impl 
         let hooks = if turn % 2 == 0 { [&a, &b] } else { [&b, &a] };
         let new = world.publication(TENANT).to(&hooks).in_order("k").build();
         let node = world.node(turn / 2);
-        calls.push(tokio::spawn(async move { node.publish(vec![new]).await }));
+        calls.push(tokio::spawn(async move { node.publish(vec![new], None).await }));
     }
     for call in calls {
         assert!(call.await.unwrap().unwrap()[0].is_new());

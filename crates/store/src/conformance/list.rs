@@ -531,6 +531,7 @@ macro_rules! conformance_list {
                 a_repeat_returns_the_first_and_is_only_counted,
                 something_else_under_a_key_is_refused_and_changes_nothing,
                 publications_are_stored_all_or_none,
+                what_is_published_by_hand_is_in_the_trail_with_it_or_not_at_all,
                 copies_in_one_call_are_duplicates_of_its_first,
                 the_very_same_publication_again_is_new_and_stored_once,
                 what_has_no_key_is_no_duplicate,

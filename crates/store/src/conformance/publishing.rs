@@ -14,7 +14,7 @@ use super::reading_events::newest_first;
 use super::subscribers::Hook;
 use super::world::{ALL, World, assert_near, assert_not_found, failed_for_s, given_up, sealed};
 use crate::error::{Result, StoreError};
-use crate::moves::{Accepted, EventFilter, NewEvent, Page, Replay, ReplayFrom};
+use crate::moves::{Accepted, AuditFilter, EventFilter, NewEvent, Page, Replay, ReplayFrom};
 
 const TENANT: TenantId = TenantId::DEFAULT;
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -63,7 +63,7 @@ pub async fn a_published_event_is_stored_with_its_body(harness: &impl Harness) {
     assert_eq!(contents, [(event, sealed("all of it"))]);
     assert_eq!(world.store.receipts(TENANT, event).await.unwrap(), []);
     assert_eq!(world.store.work(TENANT, WorkId::first_of(event)).await.unwrap(), None);
-    assert_eq!(world.store.publish(Vec::new()).await.unwrap(), []);
+    assert_eq!(world.store.publish(Vec::new(), None).await.unwrap(), []);
 }
 
 pub async fn an_event_makes_one_delivery_for_each_webhook(harness: &impl Harness) {
@@ -154,16 +154,46 @@ pub async fn publications_are_stored_all_or_none(harness: &impl Harness) {
     let first = world.published(new("taken", "one")).await;
     let batch = vec![new("a", "1"), new("taken", "one"), new("b", "2"), new("taken", "other")];
     let ids: Vec<EventId> = batch.iter().map(|new| new.event.id).collect();
-    assert_mismatch(world.store.publish(batch.clone()).await, 3);
+    assert_mismatch(world.store.publish(batch.clone(), None).await, 3);
     for id in &ids {
         assert!(!world.is_stored(*id).await && !world.has_body(*id).await);
     }
     assert_eq!(world.stored(TENANT, first).await.duplicates, 0);
     assert_eq!(world.deliveries_of(&hook).await, 1);
     // Their keys are free, and the same call without the guilty one goes through.
-    let answers = world.store.publish(batch[..3].to_vec()).await.unwrap();
+    let answers = world.store.publish(batch[..3].to_vec(), None).await.unwrap();
     assert_eq!(answers, [Accepted::New, duplicate(first), Accepted::New]);
     assert_eq!(world.deliveries_of(&hook).await, 3);
+}
+
+pub async fn what_is_published_by_hand_is_in_the_trail_with_it_or_not_at_all(
+    harness: &impl Harness,
+) {
+    let world = World::new(harness).await;
+    let hook = world.hook().await;
+    let new = |key: &str, text: &str| {
+        world.publication(TENANT).with_key(key).saying(text).to(&[&hook]).build()
+    };
+    let trail = async || {
+        let filter = AuditFilter { action: Some("event.".to_owned()), ..AuditFilter::of(TENANT) };
+        world.store.audit(filter, ALL).await.unwrap()
+    };
+    let mut entries = Vec::new();
+    let mut publish = async |events: Vec<NewEvent>| {
+        entries.push(world.audit(TENANT, "event.publish"));
+        world.store.publish(events, entries.last().cloned()).await
+    };
+    let one = new("k", "this");
+    assert_eq!(publish(vec![one.clone()]).await.unwrap(), [Accepted::New]);
+    let ordered = world.publication(TENANT).in_order("o").to(&[&hook]).build();
+    assert_eq!(publish(vec![ordered, new("l", "more")]).await.unwrap(), [Accepted::New; 2]);
+    // Neither a repeat, nor what is refused, nor the same again after an answer that got lost.
+    let first = one.event.id;
+    assert_eq!(publish(vec![new("k", "this")]).await.unwrap(), [duplicate(first)]);
+    assert_mismatch(publish(vec![new("m", "free"), new("k", "that")]).await, 1);
+    assert_eq!(publish(vec![one]).await.unwrap(), [Accepted::New]);
+    let noted: Vec<_> = entries[..2].iter().rev().cloned().collect();
+    assert_eq!(trail().await, noted);
 }
 
 pub async fn copies_in_one_call_are_duplicates_of_its_first(harness: &impl Harness) {
@@ -171,11 +201,11 @@ pub async fn copies_in_one_call_are_duplicates_of_its_first(harness: &impl Harne
     let hook = world.hook().await;
     let new =
         |text: &str| world.publication(TENANT).with_key("k").saying(text).to(&[&hook]).build();
-    assert_mismatch(world.store.publish(vec![new("a"), new("a"), new("b")]).await, 2);
+    assert_mismatch(world.store.publish(vec![new("a"), new("a"), new("b")], None).await, 2);
     assert_eq!(world.deliveries_of(&hook).await, 0);
     let batch = vec![new("a"), new("a"), new("a")];
     let first = batch[0].event.id;
-    let answers = world.store.publish(batch).await.unwrap();
+    let answers = world.store.publish(batch, None).await.unwrap();
     assert_eq!(answers, [Accepted::New, duplicate(first), duplicate(first)]);
     assert_eq!(world.stored(TENANT, first).await.duplicates, 2);
     assert_eq!(world.deliveries_of(&hook).await, 1);
@@ -189,7 +219,7 @@ pub async fn the_very_same_publication_again_is_new_and_stored_once(harness: &im
     for _ in 0..3 {
         // As after an answer that got lost.
         let batch = vec![keyed.clone(), plain.clone()];
-        assert_eq!(world.other.publish(batch).await.unwrap(), [Accepted::New, Accepted::New]);
+        assert_eq!(world.other.publish(batch, None).await.unwrap(), [Accepted::New, Accepted::New]);
     }
     for new in [&keyed, &plain] {
         assert_eq!(world.stored(TENANT, new.event.id).await.duplicates, 0);
@@ -217,7 +247,8 @@ pub async fn of_many_copies_at_once_one_is_published(harness: &impl Harness) {
     for turn in 0..40 {
         let new = world.publication(TENANT).with_key("k").to(&[&hook]).build();
         let node = world.node(turn);
-        calls.push(tokio::spawn(async move { (new.event.id, node.publish(vec![new]).await) }));
+        calls
+            .push(tokio::spawn(async move { (new.event.id, node.publish(vec![new], None).await) }));
     }
     let mut firsts = BTreeSet::new();
     let mut new = 0;
@@ -253,7 +284,7 @@ pub async fn calls_with_the_same_keys_in_another_order_never_block_each_other(
         };
         let batch: Vec<NewEvent> = (0..KEYS).map(new).collect();
         let node = world.node(turn);
-        calls.push(tokio::spawn(async move { node.publish(batch).await }));
+        calls.push(tokio::spawn(async move { node.publish(batch, None).await }));
     }
     let mut new = 0;
     for call in calls {

@@ -250,7 +250,7 @@ impl<H: Harness> World<'_, H> {
     }
 
     pub async fn publish(&self, new: impl Into<NewEvent>) -> Result<Accepted> {
-        let mut answers = self.store.publish(vec![new.into()]).await?;
+        let mut answers = self.store.publish(vec![new.into()], None).await?;
         assert_eq!(answers.len(), 1);
         Ok(answers.remove(0))
     }
@@ -268,7 +268,7 @@ impl<H: Harness> World<'_, H> {
         let new = || self.publication(hook.tenant).to(&[hook]).build();
         let batch: Vec<NewEvent> = (0..count).map(|_| new()).collect();
         let ids = batch.iter().map(|new| new.event.id).collect();
-        let answers = self.store.publish(batch).await.unwrap();
+        let answers = self.store.publish(batch, None).await.unwrap();
         assert!(answers.into_iter().all(|answer| answer == Accepted::New));
         ids
     }

@@ -16,6 +16,7 @@ use wakepost_domain::{
     AlertId, EventId, ReceiptId, SourceId, TenantId, Timestamp, WebhookId, WorkId,
 };
 
+use super::settings::AuditEntry;
 use super::work::{Lineage, NewWork, WorkMeta};
 use crate::error::{Result, StoreError};
 use crate::vault::Sealed;
@@ -484,8 +485,12 @@ pub trait Ledger {
 
     /// Stores published events with their deliveries, all or none. A repeat (its dedup key is taken, its payload has the
     /// same hash) stores nothing and is only counted; one that says something else under the key fails all of them with
-    /// `Mismatch`.
-    async fn publish(&self, events: Vec<NewEvent>) -> Result<Vec<Accepted>>;
+    /// `Mismatch`. The entry, if somebody does it by hand, is written with what is stored, and not if all are repeats.
+    async fn publish(
+        &self,
+        events: Vec<NewEvent>,
+        audit: Option<AuditEntry>,
+    ) -> Result<Vec<Accepted>>;
 
     /// Keeps receipts of rejected requests, the latest few hundred of each source.
     async fn keep_rejections(&self, batch: Vec<NewReceipt>) -> Result<()>;

@@ -22,7 +22,9 @@ use super::rows::{execute, get, meta_text, opt_text, query, text, ulid, uuid};
 use super::{Postgres, commit};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
-use crate::moves::{Accepted, DedupKey, Ledger, NewEvent, NewReceipt, Received, SharedBody};
+use crate::moves::{
+    Accepted, AuditEntry, DedupKey, Ledger, NewEvent, NewReceipt, Received, SharedBody,
+};
 use crate::vault::Sealed;
 
 /// How often a request of several events is tried that meets others on its way.
@@ -64,8 +66,12 @@ impl Ledger for Postgres {
         self.in_transaction(Some(&body), &events).await
     }
 
-    async fn publish(&self, events: Vec<NewEvent>) -> Result<Vec<Accepted>> {
-        self.publish_events(events).await
+    async fn publish(
+        &self,
+        events: Vec<NewEvent>,
+        entry: Option<AuditEntry>,
+    ) -> Result<Vec<Accepted>> {
+        self.publish_events(events, entry).await
     }
 
     async fn keep_rejections(&self, batch: Vec<NewReceipt>) -> Result<()> {

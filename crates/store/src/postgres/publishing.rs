@@ -1,8 +1,8 @@
 //! Publishing: events with their dedup keys and deliveries, in one statement.
 //!
 //! A single event shares its statement with those of other callers, each of which is answered for itself. A call of
-//! several has a statement of its own that stores all or nothing. Where something was there before, or goes in order,
-//! there is a transaction.
+//! several has a statement of its own that stores all or nothing. Where something was there before, goes in order, or is
+//! noted in the audit trail, there is a transaction.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,25 +14,29 @@ use super::accept::{Fold, TRIES, Way, content_bytes, insert, look_up, store};
 use super::batch::Verb;
 use super::fault::Fault;
 use super::ordering::lock_new;
-use super::rows::{bytes, execute, id, query, uuid};
+use super::rows::{audit, bytes, execute, id, query, uuid};
 use super::{Postgres, after_commit, before_commit, commit, work};
 use crate::error::{Result, StoreError};
 use crate::failpoint;
-use crate::moves::{Accepted, HandedDown, NewDelivery, NewEvent, NewWork};
+use crate::moves::{Accepted, AuditEntry, HandedDown, NewDelivery, NewEvent, NewWork};
 
 impl Postgres {
-    pub(super) async fn publish_events(&self, events: Vec<NewEvent>) -> Result<Vec<Accepted>> {
-        if events.len() <= 1 && !events.iter().any(is_ordered) {
+    pub(super) async fn publish_events(
+        &self,
+        events: Vec<NewEvent>,
+        entry: Option<AuditEntry>,
+    ) -> Result<Vec<Accepted>> {
+        if entry.is_none() && events.len() <= 1 && !events.iter().any(is_ordered) {
             return self.inner.publishes.submit(events).await.into_iter().collect();
         }
         let _place = self.inner.admission.enter(events.iter().map(content_bytes).sum())?;
         for _ in 1..TRIES {
-            match together(&mut self.hot().await?, &events).await {
+            match together(&mut self.hot().await?, &events, entry.as_ref()).await {
                 Err(Fault::Again(_) | Fault::Down(StoreError::Busy)) => {}
                 done => return Ok(done?),
             }
         }
-        Ok(together(&mut self.hot().await?, &events).await?)
+        Ok(together(&mut self.hot().await?, &events, entry.as_ref()).await?)
     }
 }
 
@@ -56,7 +60,7 @@ impl Verb for Publish {
         let firsts = match store(&*client, &items, vec![None; items.len()], Way::Alone).await {
             // It may be there already: the batcher has found out whose fault it is.
             Err(Fault::Row(_)) if items.len() == 1 => {
-                return Ok(alone(client, &items).await?.into_iter().map(Ok).collect());
+                return Ok(alone(client, &items, None).await?.into_iter().map(Ok).collect());
             }
             stored => stored?,
         };
@@ -75,10 +79,11 @@ impl Verb for Publish {
 async fn together(
     client: &mut Client,
     events: &[NewEvent],
+    entry: Option<&AuditEntry>,
 ) -> std::result::Result<Vec<Accepted>, Fault> {
     let items: Vec<&NewEvent> = events.iter().collect();
     let fold = Fold::of(&items, &(0..items.len()).collect::<Vec<_>>());
-    if !fold.has_copies() && !events.iter().any(is_ordered) {
+    if entry.is_none() && !fold.has_copies() && !events.iter().any(is_ordered) {
         before_commit().await?;
         match insert(&*client, &items, &fold, Way::Whole).await {
             Ok(round) if round.new.len() == items.len() => {
@@ -90,13 +95,14 @@ async fn together(
             Err(fault) => return Err(fault),
         }
     }
-    alone(client, &items).await
+    alone(client, &items, entry).await
 }
 
 /// The same in a transaction.
 async fn alone(
     client: &mut Client,
     items: &[&NewEvent],
+    entry: Option<&AuditEntry>,
 ) -> std::result::Result<Vec<Accepted>, Fault> {
     let tx = client.transaction().await?;
     let mut known = look_up(&tx, items).await?.known;
@@ -110,10 +116,14 @@ async fn alone(
     }
     count(&tx, items, &answers).await?;
     let made = items.iter().zip(known).zip(&firsts);
-    // Known under its own id: the commit of an earlier try arrived, with its deliveries.
+    // Known under its own id: the commit of an earlier try arrived, with its deliveries and its entry.
     let made =
         made.filter(|((new, known), first)| known.is_none() && **first == Some(new.event.id));
-    put_in_order(&tx, made.map(|((new, _), _)| *new)).await?;
+    let made: Vec<&NewEvent> = made.map(|((new, _), _)| *new).collect();
+    put_in_order(&tx, &made).await?;
+    if let Some(entry) = entry.filter(|_| !made.is_empty()) {
+        audit(&tx, entry).await?;
+    }
     commit(tx).await?;
     Ok(answers.into_iter().flatten().collect())
 }
@@ -219,12 +229,9 @@ async fn count(
 }
 
 /// Makes the deliveries of new events that go in order with others. All that do not are there already.
-async fn put_in_order<'a>(
-    tx: &Transaction<'_>,
-    new: impl Iterator<Item = &'a NewEvent>,
-) -> Result<()> {
+async fn put_in_order(tx: &Transaction<'_>, new: &[&NewEvent]) -> Result<()> {
     let ordered: Vec<NewWork> =
-        new.flat_map(|new| deliveries(new, |one| one.order.is_some())).collect();
+        new.iter().flat_map(|new| deliveries(new, |one| one.order.is_some())).collect();
     if ordered.is_empty() {
         return Ok(());
     }

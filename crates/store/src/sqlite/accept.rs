@@ -19,7 +19,7 @@ use super::rows::{Bits, known, unavailable};
 use crate::error::Result;
 use crate::failpoint;
 use crate::moves::{
-    Accepted, DedupKey, Ledger, NewEvent, NewJob, NewReceipt, Received, SharedBody,
+    Accepted, AuditEntry, DedupKey, Ledger, NewEvent, NewJob, NewReceipt, Received, SharedBody,
 };
 use crate::vault::Sealed;
 
@@ -57,9 +57,13 @@ impl Ledger for Sqlite {
         .await
     }
 
-    async fn publish(&self, events: Vec<NewEvent>) -> Result<Vec<Accepted>> {
+    async fn publish(
+        &self,
+        events: Vec<NewEvent>,
+        entry: Option<AuditEntry>,
+    ) -> Result<Vec<Accepted>> {
         let bytes = events.iter().map(content_bytes).sum();
-        self.write_whole(bytes, move |tx, now| publish(tx, now, &events)).await
+        self.write_whole(bytes, move |tx, now| publish(tx, now, &events, entry.as_ref())).await
     }
 
     async fn keep_rejections(&self, batch: Vec<NewReceipt>) -> Result<()> {

@@ -5,24 +5,37 @@ use wakepost_domain::event::Route;
 use wakepost_domain::{EventId, Timestamp};
 
 use super::accept::{Keys, insert_event, take_keys};
-use super::rows::{Bits, unavailable};
+use super::rows::{Bits, audit, unavailable};
 use super::work;
 use crate::error::{Result, StoreError};
 use crate::failpoint;
-use crate::moves::{Accepted, HandedDown, NewEvent};
+use crate::moves::{Accepted, AuditEntry, HandedDown, NewEvent};
 
 /// Stores publications. After a failure the caller rolls back what the ones before it left.
-pub fn publish(tx: &Connection, now: Timestamp, events: &[NewEvent]) -> Result<Vec<Accepted>> {
+pub fn publish(
+    tx: &Connection,
+    now: Timestamp,
+    events: &[NewEvent],
+    entry: Option<&AuditEntry>,
+) -> Result<Vec<Accepted>> {
     let mut answers = Vec::with_capacity(events.len());
+    let mut any_stored = false;
     for (index, new) in events.iter().enumerate() {
         answers.push(match take_keys(tx, now, new)? {
-            Keys::Own if !is_stored(tx, new).map_err(unavailable)? => store(tx, now, new)?,
+            Keys::Own if !is_stored(tx, new).map_err(unavailable)? => {
+                any_stored = true;
+                store(tx, now, new)?
+            }
             Keys::Own | Keys::Before => Accepted::New,
             Keys::Of(first) if repeats(tx, first, new).map_err(unavailable)? => {
                 Accepted::Duplicate { of: first, job: None }
             }
             Keys::Of(_) => return Err(StoreError::Mismatch(index)),
         });
+    }
+    // What an earlier try stored has its entry.
+    if let Some(entry) = entry.filter(|_| any_stored) {
+        audit(tx, entry)?;
     }
     Ok(answers)
 }

@@ -96,7 +96,7 @@ impl Call {
         match self {
             Call::Accept(new) => tell(store.accept(vec![*new]).await.remove(0)),
             Call::Create(items) => tell(store.create_work(items, None).await),
-            Call::Publish(events) => tell(store.publish(events).await),
+            Call::Publish(events) => tell(store.publish(events, None).await),
             Call::UpdateWebhook(record) => tell(store.update_webhook(*record, None).await),
             Call::EndWaiting(lane, state, limit) => {
                 tell(store.end_waiting(lane, state, GONE.to_owned(), limit).await)

@@ -94,7 +94,7 @@ async fn nodes_that_publish_the_same_keys_in_different_orders_never_deadlock() {
                     let ordered = |(n, new)| in_order(new, hooks[0], &key(n));
                     events = events.into_iter().enumerate().map(ordered).collect();
                 }
-                let answers = store.publish(events).await.unwrap();
+                let answers = store.publish(events, None).await.unwrap();
                 new += answers.into_iter().filter(|answer| *answer == Accepted::New).count();
             }
             new
@@ -140,7 +140,7 @@ async fn a_call_that_meets_anothers_key_half_way_stores_all_or_nothing() {
         other.execute(row, &[&first_id, &hash]).await.unwrap();
         let publishing = tokio::spawn({
             let store = store.clone();
-            async move { store.publish(events).await }
+            async move { store.publish(events, None).await }
         });
         while count(&raw, "SELECT count(*) FROM pg_locks WHERE NOT granted").await == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -177,7 +177,7 @@ async fn a_mismatch_leaves_nothing_of_its_call_not_even_what_has_no_key() {
     let raw = database.raw().await;
     let now = store.now().await.unwrap();
     let hooks = [hook(&store).await];
-    store.publish(vec![publication(now, "taken", "first", &hooks)]).await.unwrap();
+    store.publish(vec![publication(now, "taken", "first", &hooks)], None).await.unwrap();
     let keyless = || NewEvent { dedup: Vec::new(), ..publication(now, "", "x", &hooks) };
     for (last, ordered) in [("else", false), ("else", true), ("first", false), ("first", true)] {
         let before = rows(&raw).await;
@@ -186,7 +186,7 @@ async fn a_mismatch_leaves_nothing_of_its_call_not_even_what_has_no_key() {
         if ordered {
             call = call.into_iter().map(|new| in_order(new, hooks[0], "k")).collect();
         }
-        let answer = store.publish(call).await;
+        let answer = store.publish(call, None).await;
         let stored = rows(&raw).await;
         let grown: Vec<i64> = stored.iter().zip(before).map(|(now, then)| now - then).collect();
         if last == "else" {
@@ -208,7 +208,7 @@ async fn a_mismatch_fails_its_own_caller_only() {
     let raw = database.raw().await;
     let now = store.now().await.unwrap();
     let hooks = [hook(&store).await];
-    store.publish(vec![publication(now, "taken", "first", &hooks)]).await.unwrap();
+    store.publish(vec![publication(now, "taken", "first", &hooks)], None).await.unwrap();
     let mut tasks = Vec::new();
     for n in 0..200 {
         let store = store.clone();
@@ -217,7 +217,7 @@ async fn a_mismatch_fails_its_own_caller_only() {
             1 => publication(now, "taken", "first", &hooks),
             _ => publication(now, &n.to_string(), "own", &hooks),
         };
-        tasks.push(tokio::spawn(async move { (n, store.publish(vec![new]).await) }));
+        tasks.push(tokio::spawn(async move { (n, store.publish(vec![new], None).await) }));
     }
     for task in tasks {
         match task.await.unwrap() {
@@ -251,7 +251,7 @@ async fn two_nodes_that_add_the_same_deliveries_make_each_once() {
             (id, like)
         })
         .collect();
-    store.publish(events).await.unwrap();
+    store.publish(events, None).await.unwrap();
     let mut tasks = Vec::new();
     for node in 0..4 {
         let (store, mut items) = (database.node().await, items.clone());
@@ -295,7 +295,7 @@ async fn dropping_a_week_spares_what_unfinished_and_dead_deliveries_need() {
         publication(long_ago, key, key, hooks)
     });
     let ids: Vec<EventId> = events.iter().map(|new| new.event.id).collect();
-    store.publish(events.to_vec()).await.unwrap();
+    store.publish(events.to_vec(), None).await.unwrap();
     for claimed in store.claim(claim_of(target.lane, 3, vec![])).await.unwrap() {
         let ending = match ids.iter().position(|id| Some(*id) == claimed.event) {
             Some(0) => Ending::Succeeded,
@@ -336,14 +336,14 @@ async fn some_deliveries(store: &Postgres, hooks: &[Hook; 2], name: &str) {
         deliveries: Vec::new(),
         ..new.clone()
     };
-    assert!(store.publish(new.clone()).await.unwrap().into_iter().all(Accepted::is_new));
-    let repeats = store.publish(new.iter().map(again).collect()).await.unwrap();
+    assert!(store.publish(new.clone(), None).await.unwrap().into_iter().all(Accepted::is_new));
+    let repeats = store.publish(new.iter().map(again).collect(), None).await.unwrap();
     assert!(!repeats.into_iter().any(Accepted::is_new));
     let single = publication(now, &format!("{name} single"), "x", hooks);
-    assert_eq!(store.publish(vec![single.clone()]).await.unwrap(), [Accepted::New]);
-    assert!(!store.publish(vec![again(&single)]).await.unwrap()[0].is_new());
+    assert_eq!(store.publish(vec![single.clone()], None).await.unwrap(), [Accepted::New]);
+    assert!(!store.publish(vec![again(&single)], None).await.unwrap()[0].is_new());
     let ordered = in_order(publication(now, &format!("{name} o"), "x", &hooks[..1]), hooks[0], "k");
-    store.publish(vec![ordered]).await.unwrap();
+    store.publish(vec![ordered], None).await.unwrap();
     for hook in hooks {
         let claimed = store.claim(claim_of(hook.lane, COUNT, vec![])).await.unwrap();
         assert_eq!(claimed.len(), COUNT as usize);
@@ -434,7 +434,7 @@ async fn a_lane_is_shut_with_the_webhooks_row() {
     let (other, raw) = (database.node().await, database.raw().await);
     let now = store.now().await.unwrap();
     let target = hook(&store).await;
-    store.publish(vec![publication(now, "a", "x", &[target])]).await.unwrap();
+    store.publish(vec![publication(now, "a", "x", &[target])], None).await.unwrap();
     let record = WebhookRecord {
         id: target.id,
         tenant: TenantId::DEFAULT,
