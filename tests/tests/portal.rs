@@ -13,6 +13,7 @@ on_both!(
     only_operators_make_portal_links_and_only_for_their_own_tenant,
     what_is_done_through_a_link_is_known_by_the_link,
     the_portals_page_says_what_the_link_is_for_and_leaks_nothing,
+    a_visitor_reads_the_catalogue_and_is_never_led_to_the_operators_pages,
     a_large_event_is_fetched_by_its_link_byte_for_byte,
     the_key_set_verifies_what_is_signed_with_ed25519,
     the_key_set_has_both_keys_after_a_rotation_and_no_secret,
@@ -65,6 +66,7 @@ async fn a_portal_link_opens_one_tenants_webhooks_and_nothing_else(database: Dat
     portal.post(&format!("{path}/recover"), since.clone()).await.is(202);
     portal.post(&format!("{path}/backfill"), since).await.is(202);
     assert_eq!(portal.list("/event-types").await.len(), 1);
+    assert_eq!(portal.get("/event-types/order.made").await.is(200).text("name"), "order.made");
 
     portal.get(&format!("/webhooks/{theirs}")).await.refuses(404, "not_found");
     portal.of_tenant("globex").get("/webhooks").await.refuses(404, "not_found");
@@ -72,7 +74,7 @@ async fn a_portal_link_opens_one_tenants_webhooks_and_nothing_else(database: Dat
     {
         portal.get(path).await.refuses(403, "forbidden");
     }
-    portal.get("/event-types/order.made").await.refuses(403, "forbidden");
+    portal.delete("/event-types/order.made").await.refuses(403, "forbidden");
     for (path, body) in [
         ("/events", json!({"type": "order.made", "data": {}})),
         ("/jobs", json!({"input": 1})),
@@ -162,6 +164,32 @@ async fn the_portals_page_says_what_the_link_is_for_and_leaks_nothing(database: 
     let text = String::from_utf8_lossy(&page.body).into_owned();
     assert!(text.contains("&#60;b&#62;Acme") && !text.contains("<b>Acme"), "{text}");
     assert!(text.contains(&made.text("expires_at")), "{text}");
+}
+
+async fn a_visitor_reads_the_catalogue_and_is_never_led_to_the_operators_pages(database: Database) {
+    let gateway = gateway(database).await;
+    let acme = gateway.admin().tenant("acme").await;
+    gateway.admin().post("/event-types", json!({"name": "order.made"})).await.is(201);
+    acme.post("/event-types", json!({"name": "order.sent", "description": "on its way"}))
+        .await
+        .is(201);
+    let (url, token) = link(&acme, json!({})).await;
+    let list = fetch(&format!("{url}/event-types")).await.is(200);
+    for name in ["order.made", "order.sent"] {
+        let path = format!("/p/{token}/event-types/{name}");
+        assert!(String::from_utf8_lossy(&list.body).contains(&format!("href=\"{path}\"")));
+        let page = fetch(&format!("{}{path}", gateway.url())).await.is(200);
+        let page = String::from_utf8_lossy(&page.body).into_owned();
+        assert!(page.contains(name) && !page.contains("Delete"), "{page}");
+    }
+    for path in ["event-types/order.none", "webhooks/wh_01ARZ3NDEKTSV4RRFFQ69G5FAV", "jobs"] {
+        let page = fetch(&format!("{url}/{path}")).await.is(404);
+        let page = String::from_utf8_lossy(&page.body).into_owned();
+        assert!(page.contains(&format!("href=\"/p/{token}\"")), "{path}: {page}");
+        assert!(!page.contains("href=\"/\""), "{path}: {page}");
+    }
+    let dead = fetch(&format!("{}/p/wpp_AAAA", gateway.url())).await.is(404);
+    assert!(!String::from_utf8_lossy(&dead.body).contains("href=\"/\""), "nobody signs in there");
 }
 
 async fn a_large_event_is_fetched_by_its_link_byte_for_byte(database: Database) {

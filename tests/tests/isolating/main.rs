@@ -146,7 +146,7 @@ const ROUTES: &[(&str, &str, Need, &str)] = &[
     ("DELETE", "/schedules/{id}", Configure, ""),
     ("GET", "/event-types", ReadOrSubscribe, ""),
     ("POST", "/event-types", Configure, r#"{"name":"order.made"}"#),
-    ("GET", "/event-types/{name}", Read, ""),
+    ("GET", "/event-types/{name}", ReadOrSubscribe, ""),
     ("PUT", "/event-types/{name}", Configure, "{}"),
     ("DELETE", "/event-types/{name}", Configure, ""),
     ("POST", "/portal-links", Configure, "{}"),

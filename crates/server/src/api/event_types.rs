@@ -276,14 +276,14 @@ async fn checked(
     Ok((of_type, view))
 }
 
-/// Shows a type: the tenant's own of that name, else that of the tenant `default`.
+/// Shows a type: the tenant's own of that name, else that of the tenant `default`. Open to portal links too.
 #[utoipa::path(
     get, path = "/event-types/{name}", operation_id = "get_event_type", tag = "webhooks",
     params(("name" = schema::EventTypeName, Path), describe::Tenant),
     responses((status = 200, description = "The type.", body = EventTypeView), Keyed, Missing)
 )]
 pub async fn show(At(name): At<String>, call: Call) -> Result<Response, ApiError> {
-    call.need(Right::Read)?;
+    call.need_any(&[Right::Read, Right::Subscribe])?;
     let tenant = call.tenant().await?;
     let known = Known::of(&call, tenant.id).await?;
     let (of_type, shared) = known.get(&name).ok_or_else(ApiError::not_found)?;

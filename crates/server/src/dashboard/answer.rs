@@ -52,6 +52,12 @@ pub fn again() -> Response {
     (StatusCode::OK, headers(), text).into_response()
 }
 
+/// Where the page of a refusal leads, and what the button says that does.
+pub struct WayOut<'a> {
+    pub to: &'a str,
+    pub label: &'static str,
+}
+
 #[derive(Template)]
 #[template(path = "trouble.html")]
 struct Shown<'a> {
@@ -59,10 +65,22 @@ struct Shown<'a> {
     title: &'a str,
     advice: &'a str,
     trouble: &'a Refused,
+    way_out: Option<WayOut<'a>>,
 }
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
+        let way_out = WayOut { to: "/", label: "To the overview" };
+        let mut answer = self.shown(Some(way_out));
+        // For whoever knows better where those who see it came from.
+        answer.extensions_mut().insert(self);
+        answer
+    }
+}
+
+impl Refused {
+    /// The page that says so. Not everybody has somewhere else to go.
+    pub fn shown(&self, way_out: Option<WayOut<'_>>) -> Response {
         let status = StatusCode::from_u16(self.status);
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let (title, advice) = match self.status {
@@ -75,6 +93,7 @@ impl IntoResponse for Refused {
             503 => ("Not ready", "The store cannot answer now. Try again in a moment."),
             _ => ("Something went wrong", "Try again. If it stays, look in the log."),
         };
-        html(status, &Shown { version: assets_version(), title, advice, trouble: &self })
+        let version = assets_version();
+        html(status, &Shown { version, title, advice, trouble: self, way_out })
     }
 }

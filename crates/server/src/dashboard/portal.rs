@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{any, get, post};
 use http::{StatusCode, Uri};
 use tower::ServiceExt;
 
+use super::answer::WayOut;
 use super::session::{Session, Visit};
 use super::{Dashboard, delivery, event_types, nowhere, webhook_form, webhooks};
 use crate::api::Caller;
@@ -53,10 +54,11 @@ async fn enter(
 async fn visit(dashboard: Arc<Dashboard>, token: String, request: Request) -> Response {
     let Some(session) = visitor(&dashboard, &token).await else {
         let detail = "This link is not good, or not any more. Ask for a new one where you got it.";
-        return Refused::new(StatusCode::NOT_FOUND, detail).into_response();
+        return Refused::new(StatusCode::NOT_FOUND, detail).shown(None);
     };
-    let Some(uri) = within(request.uri(), &format!("/p/{token}")) else {
-        return Refused::new(StatusCode::NOT_FOUND, "there is no such page").into_response();
+    let home = format!("/p/{token}");
+    let Some(uri) = within(request.uri(), &home) else {
+        return Refused::new(StatusCode::NOT_FOUND, "there is no such page").shown(None);
     };
     // Without what the routes on the way here made of the old address.
     let (parts, body) = request.into_parts();
@@ -69,9 +71,14 @@ async fn visit(dashboard: Arc<Dashboard>, token: String, request: Request) -> Re
         .route("/", get(webhooks::list))
         .method_not_allowed_fallback(nowhere::method)
         .fallback(|| async { Refused::new(StatusCode::NOT_FOUND, "there is no such page") });
-    match pages.with_state(dashboard).oneshot(request).await {
+    let mut answer = match pages.with_state(dashboard).oneshot(request).await {
         Ok(answer) => answer,
         Err(never) => match never {},
+    };
+    match answer.extensions_mut().remove::<Refused>() {
+        // The operators' pages are no way out for a visitor.
+        Some(refused) => refused.shown(Some(WayOut { to: &home, label: "To the webhooks" })),
+        None => answer,
     }
 }
 
