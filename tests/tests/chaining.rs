@@ -12,6 +12,7 @@ on_both!(
     what_is_forged_foreign_or_broken_says_nothing,
     a_trace_from_outside_is_gone_on_with,
     pushed_agents_are_given_the_chain,
+    what_a_job_published_is_found_by_the_job_and_told_with_its_event,
 );
 
 fn with(name: &'static str, value: &str) -> HeaderMap {
@@ -210,4 +211,51 @@ async fn pushed_agents_are_given_the_chain(database: Database) {
         let next = made(&api, with("wakepost-chain", text(&done, "reply"))).await;
         assert_eq!((&next["parent_id"], &next["hops"]), (&json!(job), &json!(1)));
     }
+}
+
+async fn what_a_job_published_is_found_by_the_job_and_told_with_its_event(database: Database) {
+    let setup = Gateway::setup(database).setting("WAKEPOST_ALLOW_HTTP", "true");
+    let gateway = setup.setting("WAKEPOST_ALLOW_PRIVATE", "true").start().await;
+    let api = gateway.admin();
+    let receiver = Receiver::start(|_| Reply::new(410, "gone")).await;
+    let fields = json!({"url": receiver.url("/in"), "events": ["order.*"]});
+    api.post("/webhooks", fields).await.is(201);
+    let source = gateway.with_source("github").await;
+    let sent = gateway.send(&source, &source.event("e-1")).await.is(202);
+    let (event, job) = (sent.text("event_id"), sent.text("job_id"));
+    let lease = gateway.worker("ada").wait().await;
+    let publish = async |headers: HeaderMap, event_type: &str| {
+        let body = json!({"type": event_type, "data": {"id": 1}});
+        api.call_with(Method::POST, "/events", headers, Some(&body)).await.is(202).text("id")
+    };
+    let first = publish(chain(&lease), "order.created").await;
+    publish(HeaderMap::new(), "order.created").await;
+    let trace = with("traceparent", text(&lease.job, "traceparent"));
+    let second = publish(trace, "invoice.paid").await;
+    lease.complete(json!(1)).await.is(200);
+
+    let found = async |api: &Api, query: &str| -> Vec<String> {
+        let rows = api.list(&format!("/events?parent={query}")).await;
+        rows.iter().map(|row| text(row, "id").to_owned()).collect()
+    };
+    assert_eq!(found(&api, &job).await, [second.clone(), first.clone()]);
+    assert_eq!(found(&api, &format!("{job}&type=invoice.*")).await, [second]);
+    assert!(found(&api, &api.job().await).await.is_empty());
+    assert!(found(&api.tenant("acme").await, &job).await.is_empty());
+    for bad in [event.as_str(), "job_", "rubbish"] {
+        api.get(&format!("/events?parent={bad}")).await.refuses_field("parent");
+    }
+
+    let shown = until("the delivery is given up", || async {
+        let shown = api.show_event(&event).await;
+        let delivery = shown["work"].as_array()?.get(1)?.clone();
+        (delivery["status"] == "dead_letter").then_some((shown, delivery))
+    });
+    let (shown, delivery) = shown.await;
+    assert_eq!(shown["work"].as_array().map(Vec::len), Some(2), "{shown}");
+    assert_eq!((&delivery["kind"], &delivery["name"]), (&json!("delivery"), &json!("delivery")));
+    assert_eq!((&delivery["event_id"], &delivery["parent_id"]), (&json!(first), &json!(job)));
+    assert_eq!(delivery["source"], Value::Null, "it came from no source");
+    assert_eq!(shown["status"], "succeeded", "what is delivered is another event");
+    assert_eq!(shown["next_action"], api.show_job(&job).await["next_action"]);
 }

@@ -77,6 +77,8 @@ pub struct PublishedQuery {
     pub event_type: Option<String>,
     /// With this dedup key.
     pub dedup_key: Option<String>,
+    /// That this job's agent published.
+    pub parent: Option<String>,
     /// Published at or after this time.
     pub since: Option<String>,
     /// Published before this time.

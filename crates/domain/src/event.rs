@@ -51,7 +51,7 @@ pub struct Event {
     pub verified: bool,
     /// What it is about: `provider:kind:id`.
     pub subject: Option<String>,
-    /// The conversation it belongs to, cut to what can be searched.
+    /// The conversation it belongs to, cut to what can be searched; of what a job's agent published, that job.
     pub thread: Option<String>,
     /// When it happened, by the provider's word.
     pub occurred_at: Option<Timestamp>,

@@ -16,6 +16,20 @@ pub const EVENT_BYTES_MAX: usize = 1024 * 1024;
 /// How far ahead an event may be published.
 pub const DELIVER_AT_MAX_S: u64 = 90 * 24 * 3600;
 
+/// How the subject begins of what a job's agent published.
+const BY_JOB: &str = "wakepost:job:";
+
+/// What an event is about that a job's agent published: that job. It is the event's thread too, by which those of one job
+/// are found.
+pub fn about_job(job: &str) -> String {
+    format!("{BY_JOB}{job}")
+}
+
+/// The job whose agent published what is about this.
+pub fn publisher_of(subject: &str) -> Option<&str> {
+    subject.strip_prefix(BY_JOB)
+}
+
 /// The part of an envelope that says which event it is.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Head<'a> {

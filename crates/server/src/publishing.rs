@@ -285,6 +285,7 @@ async fn new_event(
         let key = format!("{index}\n{key}");
         dedup.push(DedupKey::of_publication(tenant.id, b"call", key.as_bytes()));
     }
+    let by_job = batch.origin.job.as_deref().map(publication::about_job);
     let event = Event {
         id,
         tenant: tenant.id,
@@ -293,8 +294,9 @@ async fn new_event(
         dedup_key: item.dedup_key.clone().unwrap_or_else(|| id.to_string()),
         route: Route::Published,
         verified: true,
-        subject: batch.origin.job.as_ref().map(|job| format!("wakepost:job:{job}")),
-        thread: None,
+        subject: by_job.clone(),
+        // Indexed as conversations are, so that nobody has to look for the events of a job.
+        thread: by_job,
         occurred_at: item.deliver_at,
         received_at: now,
         payload_hash: hash(batch, item),

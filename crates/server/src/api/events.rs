@@ -7,10 +7,12 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use wakepost_domain::access::{Right, Role};
 use wakepost_domain::event::{Event, status};
-use wakepost_domain::publication::{DELIVER_AT_MAX_S, EVENT_BYTES_MAX, EVENTS_PER_CALL_MAX};
+use wakepost_domain::publication::{
+    DELIVER_AT_MAX_S, EVENT_BYTES_MAX, EVENTS_PER_CALL_MAX, about_job, publisher_of,
+};
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{EventId, Timestamp, event_type};
+use wakepost_domain::{EventId, Timestamp, WorkId, event_type};
 use wakepost_store::moves::{EventFilter, EventRow};
 
 use super::call::{At, Call, Nothing};
@@ -253,10 +255,7 @@ fn shown(row: &EventRow) -> EventView {
         deliver_at: row.event.occurred_at,
         dedup_key: Some(dedup_key.clone()).filter(|key| *key != id.to_string()),
         duplicates: row.event.duplicates,
-        parent_id: subject
-            .as_deref()
-            .and_then(|text| text.strip_prefix("wakepost:job:"))
-            .map(str::to_owned),
+        parent_id: subject.as_deref().and_then(publisher_of).map(str::to_owned),
         api_version: None,
         livemode: None,
         data: None,
@@ -288,6 +287,9 @@ struct Filter {
     event_type: Option<String>,
     /// With this dedup key.
     dedup_key: Option<String>,
+    /// That this job's agent published, by its chain or its trace.
+    #[param(value_type = Option<schema::JobId>)]
+    parent: Option<String>,
     /// Not before.
     #[param(value_type = Option<schema::Timestamp>)]
     since: Option<Timestamp>,
@@ -323,6 +325,7 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
         published: true,
         event_type: filter.event_type,
         dedup_key: filter.dedup_key,
+        thread: filter.parent.as_deref().map(thread_of).transpose()?,
         since: filter.since,
         until: filter.until,
         ..EventFilter::default()
@@ -331,6 +334,13 @@ pub async fn list(call: Call) -> Result<Response, ApiError> {
     let last = rows.last().map(|row| row.event.id.0);
     let rows: Vec<EventView> = rows.iter().map(shown).collect();
     Ok(once::json(StatusCode::OK, &listed(rows, last, page.limit)))
+}
+
+/// The thread that has what a job's agent published.
+fn thread_of(parent: &str) -> Result<String, ApiError> {
+    let job = WorkId::parse(parent, WorkKind::Job)
+        .map_err(|_| ApiError::field("parent", "is not the id of a job"))?;
+    Ok(about_job(&job.text(WorkKind::Job)))
 }
 
 async fn find(call: &Call, tenant: &Tenant, id: &str) -> Result<Event, ApiError> {

@@ -8,11 +8,12 @@ use utoipa::ToSchema;
 use wakepost_domain::access::Right;
 use wakepost_domain::advice::{EffectCounts, next_action};
 use wakepost_domain::event::{Event, Route, status};
+use wakepost_domain::publication::about_job;
 use wakepost_domain::receipt::{Class, Compared, OurFault, Verdict};
 use wakepost_domain::tenant::Tenant;
 use wakepost_domain::work::WorkKind;
-use wakepost_domain::{EventId, ReceiptId, SourceId, Timestamp, WorkId};
-use wakepost_store::moves::{EventFilter, EventRow, OperationKind, ReceiptRow, WorkRow};
+use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, WorkId};
+use wakepost_store::moves::{EventFilter, EventRow, OperationKind, Page, ReceiptRow, WorkRow};
 
 use super::call::{At, Call};
 use super::describe::{self, Conflicting, Idempotent, Keyed, Missing};
@@ -26,6 +27,11 @@ use crate::context::Context;
 use crate::replays::{self, EventQuery, InboxReplay};
 use crate::view::{Content, envelope};
 use crate::{chains, schema};
+
+/// Of how many of an event's jobs it is told what they published.
+const PUBLISHERS_MAX: usize = 20;
+/// And of how many events in all.
+const PUBLISHED_MAX: u32 = 20;
 
 /// An event.
 #[derive(Serialize, ToSchema)]
@@ -76,7 +82,8 @@ struct EventStory {
     /// The event in words that all providers share.
     #[schema(value_type = Envelope)]
     envelope: Value,
-    /// All work about it.
+    /// All work about it; then the deliveries of what its jobs published, each about that event (`event_id`): of its latest
+    /// 20 jobs, and of their latest 20 events.
     #[schema(value_type = Vec<EventWork>)]
     work: Vec<Value>,
     /// The requests that it came with, the first one first.
@@ -241,6 +248,7 @@ pub async fn show(At(id): At<String>, call: Call) -> Result<Response, ApiError> 
     let work = context.store.work_of_event(tenant.id, event.id).await?;
     let repeats = context.store.receipts(tenant.id, event.id).await?;
     let (effects, next_action) = advice(context, &tenant, &event, &work).await?;
+    let told_on = told_on(context, tenant.id, &work).await?;
     let envelope = envelope(&event, &tenant.slug, source.as_deref(), content.as_ref());
     let mut receipts = vec![accepted_receipt(&event)];
     receipts.extend(repeats.into_iter().map(|row| shown_receipt(row, Some(&event))));
@@ -257,13 +265,38 @@ pub async fn show(At(id): At<String>, call: Call) -> Result<Response, ApiError> 
     let story = EventStory {
         event: shown_row(context, &tenant, row).await?,
         envelope,
-        work: shown_work(context, &tenant, work).await?,
+        work: shown_work(context, &tenant, [work, told_on].concat()).await?,
         receipts,
         effects: EffectCountsView { committed: effects.committed, in_doubt: effects.in_doubt },
         trace_id,
         next_action,
     };
     Ok(once::json(StatusCode::OK, &story))
+}
+
+/// The deliveries of what an event's jobs published, oldest first.
+async fn told_on(
+    context: &Context,
+    tenant: TenantId,
+    work: &[WorkRow],
+) -> Result<Vec<WorkRow>, ApiError> {
+    let jobs = work.iter().rev().filter(|row| row.kind == WorkKind::Job).take(PUBLISHERS_MAX);
+    let (mut found, mut left) = (Vec::new(), PUBLISHED_MAX);
+    for job in jobs {
+        if left == 0 {
+            break;
+        }
+        let thread = Some(about_job(&job.id.text(job.kind)));
+        let filter = EventFilter { published: true, thread, ..EventFilter::default() };
+        let page = Page { before: None, limit: left };
+        let published = context.store.events(tenant, filter, page).await?;
+        left -= published.len() as u32;
+        for row in published {
+            found.extend(context.store.work_of_event(tenant, row.event.id).await?);
+        }
+    }
+    found.sort_by_key(|row| row.id);
+    Ok(found)
 }
 
 /// The advice on an event is that on its latest item.

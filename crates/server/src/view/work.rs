@@ -170,7 +170,12 @@ pub fn work_view(
         event_id: row.event,
         event_ids: events,
         tenant: tenant.to_owned(),
-        source: row.event.and(lane.and_then(|lane| lane.key.origin)).map(SourceId),
+        // The lane of a delivery is a webhook's.
+        source: row
+            .event
+            .filter(|_| row.kind != WorkKind::Delivery)
+            .and(lane.and_then(|lane| lane.key.origin))
+            .map(SourceId),
         status: row.state,
         held_reason: row.held,
         priority: lane.map_or(wakepost_domain::work::Priority::Webhook, |lane| lane.key.priority),

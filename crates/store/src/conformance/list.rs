@@ -542,6 +542,7 @@ macro_rules! conformance_list {
                 a_key_whose_event_is_gone_still_blocks,
                 a_key_of_two_tenants_or_of_a_source_never_mixes,
                 lists_show_what_was_received_or_what_was_published,
+                what_a_job_published_is_found_by_the_job,
                 a_published_events_status_is_that_of_its_deliveries,
                 a_published_event_gets_no_job_by_a_replay,
                 what_was_published_goes_when_its_time_is_over,

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use wakepost_domain::event::{Route, status};
+use wakepost_domain::publication::about_job;
+use wakepost_domain::thread::ThreadPolicy;
 use wakepost_domain::transition::Ending;
 use wakepost_domain::work::{State, WorkKind};
 use wakepost_domain::{EventId, TenantId, WorkId};
@@ -306,7 +308,7 @@ pub async fn a_publications_key_blocks_for_its_whole_window(harness: &impl Harne
     assert_eq!(world.publish(new("a")).await.unwrap(), duplicate(first), "its body is there");
     assert_mismatch(world.publish(new("b")).await, 0);
     let two = vec![new("a").build(), world.publication(TENANT).build()];
-    let answers = world.store.publish(two).await.unwrap();
+    let answers = world.store.publish(two, None).await.unwrap();
     assert_eq!(answers, [duplicate(first), Accepted::New]);
     world.forget_bodies(TENANT).await;
     let second = world.published(new("b")).await;
@@ -327,7 +329,7 @@ pub async fn of_many_publications_those_take_their_keys_over_whose_bodies_are_go
     assert!(!world.has_body(gone).await);
     assert!(world.has_body(waits).await, "its delivery needs it");
     let three: Vec<NewEvent> = ["gone", "waits", "new"].map(|key| new(key).build()).into();
-    let answers = world.store.publish(three).await.unwrap();
+    let answers = world.store.publish(three, None).await.unwrap();
     assert_eq!(answers, [Accepted::New, duplicate(waits), Accepted::New]);
 }
 
@@ -388,6 +390,36 @@ pub async fn lists_show_what_was_received_or_what_was_published(harness: &impl H
         let rows: Vec<EventId> = rows.into_iter().map(|row| row.event.id).collect();
         assert_eq!(rows, [ids[5], ids[4], ids[3]]);
     }
+}
+
+pub async fn what_a_job_published_is_found_by_the_job(harness: &impl Harness) {
+    let world = World::new(harness).await;
+    let hook = world.hook().await;
+    let by = |job: &str| {
+        let thread = Some(about_job(job));
+        EventFilter { published: true, thread, ..EventFilter::default() }
+    };
+    let mut published = Vec::new();
+    for job in ["job_7", "job_70", "job_7"] {
+        let draft = world.publication(TENANT).published_by(job).to(&[&hook]);
+        published.push(world.published(draft).await);
+        world.published(world.publication(TENANT).to(&[&hook])).await;
+        world.advance_s(10).await;
+    }
+    let theirs = world.tenant("theirs").await;
+    world.published(world.publication(theirs).published_by("job_7")).await;
+    let inbox = world.inbox().await;
+    let talk = world.event(&inbox).in_thread(&about_job("job_7"), ThreadPolicy::Queue);
+    let talk = world.keep(talk).await;
+    assert_eq!(world.event_list(by("job_7")).await, [published[2], published[0]]);
+    assert_eq!(world.leaf(TENANT, &by("job_7"), 1).await, [published[2], published[0]]);
+    assert_eq!(world.event_list(by("job_70")).await, [published[1]]);
+    assert!(world.event_list(by("job_")).await.is_empty());
+    let typed = EventFilter { event_type: Some("other.*".to_owned()), ..by("job_7") };
+    assert!(world.event_list(typed).await.is_empty());
+    let received = EventFilter { published: false, ..by("job_7") };
+    assert_eq!(world.event_list(received).await, [talk], "a conversation is none");
+    assert_eq!(world.found(theirs, by("job_7")).await.len(), 1);
 }
 
 pub async fn a_published_events_status_is_that_of_its_deliveries(harness: &impl Harness) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wakepost_domain::circuit::Circuit;
 use wakepost_domain::event::{Event, Route};
-use wakepost_domain::publication::NO_SOURCE;
+use wakepost_domain::publication::{NO_SOURCE, about_job};
 use wakepost_domain::receipt::Verdict;
 use wakepost_domain::webhook::{Webhook, WebhookConfig};
 use wakepost_domain::{EventId, ReceiptId, SourceId, TenantId, Timestamp, Ulid, WebhookId, WorkId};
@@ -152,6 +152,7 @@ impl PublicationDraft {
 
     /// By this job.
     pub fn published_by(mut self, job: &str) -> PublicationDraft {
+        self.new.event.thread = Some(about_job(job));
         self.parent_id = Some(job.to_owned());
         self
     }

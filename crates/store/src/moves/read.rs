@@ -42,7 +42,9 @@ pub struct EventFilter {
     pub status: Option<String>,
     /// About this.
     pub subject: Option<String>,
-    /// Of this conversation.
+    /// Of this conversation; of those that were published: about the job that did ([`about_job`]).
+    ///
+    /// [`about_job`]: wakepost_domain::publication::about_job
     pub thread: Option<String>,
     /// With this dedup key.
     pub dedup_key: Option<String>,

@@ -270,9 +270,10 @@ fn events(
 
 fn event_query(tenant: TenantId, filter: &EventFilter, page: Cursor) -> Query {
     // Named, since without statistics the walk along all of the tenant's events looks as good.
-    let (index, route) = match filter.published {
-        true => ("INDEXED BY events_published", "route = 4"),
-        false => ("", "route <> 4"),
+    let (index, route) = match (filter.published, &filter.thread) {
+        (true, None) => ("INDEXED BY events_published", "route = 4"),
+        (true, Some(_)) => ("INDEXED BY events_by_thread", "route = 4"),
+        (false, _) => ("", "route <> 4"),
     };
     let mut query = Query::new(format!("SELECT {EVENT} FROM events e {index} WHERE {route}"));
     query.add(" AND tenant = ? AND id < ?", vec![Box::new(tenant.0), Box::new(before(page))]);
@@ -586,4 +587,36 @@ fn runs(connection: &Connection, tenant: TenantId, id: WorkId) -> Result<Vec<Run
         })
         .map_err(unavailable)?;
     collect(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::super::{Durability, migrate, writer};
+    use super::*;
+    use crate::moves::Page;
+
+    #[test]
+    fn a_list_of_what_was_published_walks_past_nothing_else() {
+        let memory = Path::new(":memory:");
+        let mut connection = writer::connect(memory, Durability::Full, &Arc::default()).unwrap();
+        migrate::migrate(&mut connection).unwrap();
+        let page = Page { before: None, limit: 50 };
+        for (thread, index) in [
+            (None, "events_published (tenant=? AND id<?)"),
+            (Some("wakepost:job:job_7"), "events_by_thread (tenant=? AND thread=? AND id<?)"),
+        ] {
+            let thread = thread.map(str::to_owned);
+            let filter = EventFilter { published: true, thread, ..EventFilter::default() };
+            let query = event_query(TenantId::DEFAULT, &filter, page);
+            let sql = format!("EXPLAIN QUERY PLAN {}", query.sql);
+            let mut explain = connection.prepare(&sql).unwrap();
+            let steps = explain.query_map(params_from_iter(&query.values), |row| row.get(3));
+            let steps: Vec<String> = steps.unwrap().collect::<rusqlite::Result<_>>().unwrap();
+            let plan = steps.join("\n");
+            assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{plan}");
+        }
+    }
 }

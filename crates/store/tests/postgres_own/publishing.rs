@@ -1,6 +1,6 @@
 //! Publishing on many nodes, and what it costs when much is there already.
 
-use wakepost_domain::publication::NO_SOURCE;
+use wakepost_domain::publication::{NO_SOURCE, about_job};
 use wakepost_domain::webhook::Webhook;
 use wakepost_domain::work::State;
 use wakepost_domain::{OperationId, WebhookId};
@@ -424,6 +424,49 @@ async fn the_cost_of_a_delivery_does_not_grow_with_the_backlog_even_if_plans_wer
     }
     let much = read_since(&before, store, &raw, BACKLOG).await;
     assert!(much.is_empty(), "rows that were read for 400 deliveries: {much:?}");
+    database.close().await;
+}
+
+#[tokio::test]
+async fn what_a_job_published_is_found_without_a_look_at_other_events() {
+    const OTHERS: i64 = 20_000;
+    let database = Database::new().await;
+    let (store, raw) = (database.store().await, database.raw().await);
+    let now = store.now().await.unwrap();
+    let thread = Some(about_job("job_7"));
+    let new = |key: &str| {
+        let new = publication(now, key, "x", &[]);
+        NewEvent { event: Event { thread: thread.clone(), ..new.event }, ..new }
+    };
+    let stored = store.publish(vec![new("a"), new("b")], None).await.unwrap();
+    assert!(stored.into_iter().all(Accepted::is_new));
+    let filter = EventFilter { published: true, thread: thread.clone(), ..EventFilter::default() };
+    // A statement's plan may be made before there is much, or after.
+    let look = async |times: usize| {
+        for _ in 0..times {
+            let found = store.events(TenantId::DEFAULT, filter.clone(), ALL).await.unwrap();
+            assert_eq!(found.len(), 2);
+        }
+    };
+    look(10).await;
+    // Later ones by nobody and by other jobs, and conversations.
+    raw.batch_execute(&format!(
+        "INSERT INTO events (tenant, id, source, type, dedup_key, route, verified, payload_hash, duplicates, latency_us,
+                             thread)
+         SELECT 1, (lpad(to_hex(wakepost_now() + n), 12, '0')
+                    || substr(replace(gen_random_uuid()::text, '-', ''), 13))::uuid,
+                '00000000-0000-0000-0000-000000000000', 't', 'k', CASE n % 3 WHEN 0 THEN 0 ELSE 4 END, true, '', 0, 1,
+                CASE n % 3 WHEN 0 THEN 'C1:' || n WHEN 1 THEN 'wakepost:job:job_' || n END
+         FROM generate_series(100, 100 + 3 * {OTHERS}) n"
+    ))
+    .await
+    .unwrap();
+    let before = read_so_far(&store, &raw).await;
+    look(10).await;
+    raw.batch_execute("ANALYZE events").await.unwrap();
+    look(10).await;
+    let much = read_since(&before, store, &raw, OTHERS).await;
+    assert!(much.is_empty(), "rows that were read for two events: {much:?}");
     database.close().await;
 }
 

@@ -17,6 +17,9 @@ pub struct List {
     /// With this dedup key
     #[arg(long, value_name = "KEY")]
     dedup_key: Option<String>,
+    /// That this job's agent published
+    #[arg(long, value_name = "JOB")]
+    parent: Option<String>,
     /// Published since: 30m, 2h, 7d ago, or a date or time
     #[arg(long, value_name = "WHEN")]
     since: Option<When>,
@@ -32,6 +35,7 @@ impl List {
         let query = PublishedQuery {
             event_type: self.event_type,
             dedup_key: self.dedup_key,
+            parent: self.parent,
             since: self.since.map(|when| when.ago(session.now)),
             until: self.until.map(|when| when.ago(session.now)),
             limit: self.paging.limit,
