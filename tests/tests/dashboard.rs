@@ -1,9 +1,14 @@
 //! The dashboard's doors: sessions, forms, tenants. What its pages look like and do is driven in a browser
 //! (`cargo xtask browser`).
 
+use std::time::{Duration, SystemTime};
+
 use http::{HeaderMap, Method};
 use serde_json::json;
-use wakepost_tests::{Answer, Api, Database, Gateway, Http, Receiver, Reply, on_both, until};
+use wakepost_domain::TenantId;
+use wakepost_tests::{
+    Answer, Api, Database, Gateway, Http, Lease, Receiver, Reply, on_both, until,
+};
 
 on_both!(
     pages_need_a_session_and_a_session_ends_with_its_key,
@@ -24,9 +29,13 @@ on_both!(
     chosen_dead_letters_are_dealt_with_after_it_said_how_many,
     a_button_that_is_pressed_after_the_session_ended_leads_back_to_its_page,
     the_tenant_can_be_switched_on_every_page,
+    an_alert_that_fires_stays_in_sight_and_leads_to_what_it_is_about,
+    what_a_job_published_is_on_its_time_line_and_leads_back,
+    work_that_goes_on_is_listened_to_until_it_ends,
+    where_nothing_was_delivered_a_command_says_what_would,
 );
 
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 16] = [
     "/",
     "/inbox",
     "/jobs",
@@ -42,6 +51,7 @@ const PAGES: [&str; 15] = [
     "/keys",
     "/audit",
     "/live/inbox",
+    "/live/jobs/job_01ARZ3NDEKTSV4RRFFQ69G5FAV",
 ];
 
 /// Somebody with a browser.
@@ -154,7 +164,7 @@ async fn pages_need_a_session_and_a_session_ends_with_its_key(database: Database
 
     let made = gateway.admin().post("/keys", json!({"name": "me", "role": "admin"})).await.is(201);
     let reader = Reader::sign_in(&gateway, &made.text("key")).await;
-    for path in PAGES.iter().filter(|path| **path != "/live/inbox") {
+    for path in PAGES.iter().filter(|path| !path.starts_with("/live/")) {
         let answer = reader.open(path).await.is(200);
         let policy = answer.header("content-security-policy");
         assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
@@ -482,8 +492,7 @@ async fn all_work_has_a_page_that_lists_and_the_search_lead_to(database: Databas
 }
 
 async fn what_ends_deliveries_says_how_many(database: Database) {
-    let setup = Gateway::setup(database).setting("WAKEPOST_ALLOW_HTTP", "true");
-    let gateway = setup.setting("WAKEPOST_ALLOW_PRIVATE", "true").start().await;
+    let gateway = with_hooks(database).await;
     let api = gateway.admin();
     let receiver = Receiver::start(|_| Reply::new(200, "")).await;
     let fields = json!({"url": receiver.url("/in"), "events": ["order.*"]});
@@ -745,4 +754,163 @@ async fn the_tenant_can_be_switched_on_every_page(database: Database) {
         let to = to.split('"').next().expect("its end");
         assert_eq!(reader.open(to).await.status, 200, "{path} leads to {to}");
     }
+}
+/// An alert about a webhook, `age_s` old: it fires, or is over.
+/// Publishes something in the name of the agent that has this lease.
+fn alert(database: Database, age_s: u64, subject: &str, is_over: bool) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time");
+    let id = (now - Duration::from_secs(age_s)).as_millis() << 80 | 7;
+    let id = match database {
+        Database::Sqlite => format!("x'{id:032x}'"),
+        Database::Postgres => format!("'{id:032x}'::uuid"),
+    };
+    let tenant = TenantId::DEFAULT.0;
+    let resolved_at = if is_over { "1" } else { "NULL" };
+    format!(
+        "INSERT INTO alerts (id, tenant, kind, subject, severity, title, detail, value, threshold, resolved_at, untold)
+         VALUES ({id}, {tenant}, 5, '{subject}', 1, 'About {subject}', 'in words', 1, 0, {resolved_at}, 0)"
+    )
+}
+
+async fn an_alert_that_fires_stays_in_sight_and_leads_to_what_it_is_about(database: Database) {
+    let gateway = Gateway::start(database).await;
+    gateway.execute(&alert(database, 3_600, "wh_01ARZ3NDEKTSV4RRFFQ69G5FAV", false)).await;
+    for nth in 1..=21 {
+        let subject = format!("wh_01ARZ3NDEKTSV4RRFFQ69G5F{nth:02}");
+        gateway.execute(&alert(database, 60 + nth, &subject, true)).await;
+    }
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    let page = reader.page("/").await;
+    let link = "<a href=\"/webhooks/wh_01ARZ3NDEKTSV4RRFFQ69G5FAV\">About wh_01ARZ3NDEKTSV4RRFFQ69G5FAV</a>";
+    assert!(page.contains(link), "{page}");
+    assert_eq!(page.matches("class=\"alert\"").count(), 20, "and the latest that are over");
+    assert!(page.find("G5FAV").expect("it") < page.find("G5F01").expect("one"), "that first");
+    let acme = gateway.admin().tenant("acme").await;
+    let key = acme.post("/keys", json!({"name": "them", "role": "admin"})).await.is(201);
+    let theirs = Reader::sign_in(&gateway, &key.text("key")).await;
+    assert!(theirs.page("/").await.contains("All is well."));
+}
+
+async fn with_hooks(database: Database) -> Gateway {
+    let setup = Gateway::setup(database).setting("WAKEPOST_ALLOW_HTTP", "true");
+    setup.setting("WAKEPOST_ALLOW_PRIVATE", "true").start().await
+}
+
+async fn publish(api: &Api, lease: &Lease, event_type: &str) -> String {
+    let chain = lease.job["chain"].as_str().expect("a chain").parse().expect("a value");
+    let headers = HeaderMap::from_iter([("wakepost-chain".parse().expect("a name"), chain)]);
+    let body = json!({"type": event_type, "data": {"id": 1}});
+    api.call_with(Method::POST, "/events", headers, Some(&body)).await.is(202).text("id")
+}
+
+async fn what_a_job_published_is_on_its_time_line_and_leads_back(database: Database) {
+    let gateway = with_hooks(database).await;
+    let api = gateway.admin();
+    let receiver = Receiver::start(|_| Reply::new(410, "gone")).await;
+    let fields = json!({"url": receiver.url("/in"), "events": ["order.*"]});
+    api.post("/webhooks", fields).await.is(201);
+    let source = gateway.with_source("github").await;
+    let sent = gateway.send(&source, &source.event("e-1")).await.is(202);
+    let (event, job) = (sent.text("event_id"), sent.text("job_id"));
+    let lease = gateway.worker("w").wait().await;
+    let out = publish(&api, &lease, "order.created").await;
+    let unheard = publish(&api, &lease, "invoice.paid").await;
+    lease.complete(json!(1)).await.is(200);
+    let delivery = until("the delivery is given up", || async {
+        let list = api.list(&format!("/events/{out}/deliveries")).await;
+        (list[0]["status"] == "dead_letter").then(|| list[0]["id"].as_str().map(str::to_owned))?
+    })
+    .await;
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    for path in [format!("/jobs/{job}"), format!("/inbox/{event}")] {
+        let page = reader.page(&path).await;
+        for said in [
+            format!("<a href=\"/events/{out}\">Published order.created</a>"),
+            format!("<a href=\"/events/{unheard}\">Published invoice.paid, to nobody</a>"),
+            format!("<a href=\"/deliveries/{delivery}\">"),
+            "Delivery, attempt 1: 410".to_owned(),
+            "Delivery, given up".to_owned(),
+        ] {
+            assert_eq!(page.matches(&said).count(), 1, "{path}: {said}: {page}");
+        }
+    }
+    let page = reader.page(&format!("/events/{out}")).await;
+    assert!(page.contains(&format!("href=\"/jobs/{job}\"")), "{page}");
+    let list = reader.page(&format!("/events?parent={job}")).await;
+    assert!(list.contains(&out) && list.contains(&unheard) && list.contains(&job), "{list}");
+    let alone = api.job().await;
+    let list = reader.page(&format!("/events?parent={alone}")).await;
+    assert!(!list.contains(&out) && !list.contains(&unheard), "{list}");
+}
+
+async fn work_that_goes_on_is_listened_to_until_it_ends(database: Database) {
+    let gateway = Gateway::start(database).await;
+    let api = gateway.admin();
+    let source = gateway.with_source("github").await;
+    let sent = gateway.send(&source, &source.event("e-1")).await.is(202);
+    let (event, job) = (sent.text("event_id"), sent.text("job_id"));
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    let heard = |page: &str| {
+        let rest = page.split("data-live=\"").nth(1).expect("a page that lives").to_owned();
+        rest.split('"').next().expect("its end").to_owned()
+    };
+    let pages = [format!("/jobs/{job}"), format!("/inbox/{event}")];
+    let stream = format!("/live/jobs/{job}");
+    for path in &pages {
+        assert_eq!(heard(&reader.page(path).await), stream, "{path}");
+    }
+    let inbox = heard(&reader.page("/inbox?status=held").await);
+    assert_eq!(inbox, "/live/inbox?status=held");
+    for path in ["/", "/jobs", "/events"] {
+        assert_eq!(heard(&reader.page(path).await), "poll", "{path}");
+    }
+    let told = reader.open(&format!("{stream}?for_s=0")).await.is(200);
+    assert_eq!(told.header("content-type"), "text/event-stream");
+    assert!(String::from_utf8_lossy(&told.body).contains("event: state"));
+    let acme = api.tenant("acme").await;
+    let key = acme.post("/keys", json!({"name": "them", "role": "admin"})).await.is(201);
+    let theirs = Reader::sign_in(&gateway, &key.text("key")).await;
+    theirs.open(&format!("{stream}?for_s=0")).await.is(404);
+    let lease = gateway.worker("w").wait().await;
+    lease.complete(json!(1)).await.is(200);
+    for path in &pages {
+        assert_eq!(heard(&reader.page(path).await), "poll", "{path}");
+    }
+}
+
+async fn where_nothing_was_delivered_a_command_says_what_would(database: Database) {
+    let gateway = with_hooks(database).await;
+    let api = gateway.admin();
+    let receiver = Receiver::start(|_| Reply::new(200, "")).await;
+    let reader = Reader::sign_in(&gateway, gateway.admin_key()).await;
+    let link = api.post("/portal-links", json!({})).await.is(201).text("url");
+    for (events, command) in [
+        (json!(["invoice.paid"]), Some("webhookctl events publish invoice.paid --data")),
+        (json!(["order.*"]), Some("webhookctl events publish order.created --data")),
+        (json!(["webhook.disabled", "*"]), Some("webhookctl events publish order.created --data")),
+        (json!(["webhook.disabled"]), None),
+    ] {
+        let fields = json!({"url": receiver.url("/in"), "events": events});
+        let webhook = api.post("/webhooks", fields).await.is(201).text("id");
+        let page = reader.page(&format!("/webhooks/{webhook}")).await;
+        assert!(page.contains("No deliveries yet"), "{page}");
+        match command {
+            Some(command) => assert!(page.contains(command), "{page}"),
+            None => assert!(!page.contains("events publish"), "{page}"),
+        }
+        let filtered = reader.page(&format!("/webhooks/{webhook}?status=running")).await;
+        assert!(filtered.contains("No delivery is like that"), "{filtered}");
+        let visitor = Http::default()
+            .send(Method::GET, &format!("{link}/webhooks/{webhook}"), HeaderMap::new(), "")
+            .await
+            .is(200);
+        assert!(!String::from_utf8_lossy(&visitor.body).contains("webhookctl"), "they have no key");
+        api.delete(&format!("/webhooks/{webhook}")).await.is(204);
+    }
+    let body = json!({"type": "invoice.paid", "data": {}});
+    let event = api.post("/events", body).await.is(202).text("id");
+    let page = reader.page(&format!("/events/{event}")).await;
+    let command =
+        "webhookctl webhooks create https://hooks.customer.example/in --event invoice.paid";
+    assert!(page.contains("Nobody subscribed to it") && page.contains(command), "{page}");
 }

@@ -280,6 +280,8 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
       const [webhook] = (await call("GET", "/webhooks?limit=1")).data;
       must(webhook.events.length === 2, JSON.stringify(webhook.events));
       await page.goto(`${url}/webhooks/${webhook.id}`);
+      const command = await page.locator(".empty .command code").innerText();
+      must(command.includes("webhookctl events publish"), command);
       await press(page, "Test");
       must((await text(page)).includes("200"), await text(page));
       await press(page, "Rotate secret");
@@ -318,6 +320,12 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
       await page.fill("details textarea", `{"id": "by hand on ${look.name}"}`);
       await Promise.all([page.waitForNavigation(), page.click("details button.main")]);
       must((await text(page)).includes(`by hand on ${look.name}`), await text(page));
+    });
+    await step(on("an event that nobody wanted says how to want it"), page, async () => {
+      const { id } = await call("POST", "/events", { type: "nobody.asked", data: {} });
+      await page.goto(`${url}/events/${id}`);
+      const command = await page.locator(".empty .command code").innerText();
+      must(command.includes("webhooks create") && command.includes("--event nobody.asked"), command);
     });
     await step(on("a type is added and deleted"), page, async () => {
       await page.goto(`${url}/event-types`);
@@ -451,6 +459,55 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
       await page.goto(`${url}${path}/cancel`);
       must(page.url() === url + path, page.url());
     });
+    await step(on("the dot claims a stream only where there is one"), page, async () => {
+      for (const path of ["/", "/jobs", "/events", `/jobs/${made.telling.job}`, `/inbox/${made.telling.event}`]) {
+        await page.goto(url + path);
+        await page.waitForSelector(".live.on:text-is('every 5 s')");
+      }
+    });
+    await step(on("the page of a job follows it until it ends"), page, async () => {
+      const kind = `goes-on-${look.name}`;
+      const { id } = await call("POST", "/jobs", { kind, input: {} });
+      await page.goto(`${url}/jobs/${id}`);
+      await page.mouse.move(5, 5);
+      await page.waitForSelector(".live.on:text-is('live')");
+      // Sooner than a page is read anew whose stream says nothing.
+      const soon = { timeout: 6_000 };
+      const { jobs } = await call("POST", "/jobs/lease", { worker: "worker-9", wait_s: 5, kinds: [kind] });
+      await page.waitForSelector(".timeline :text('Run 1 by worker-9')", soon);
+      await call("POST", `/jobs/${id}/progress`, { lease_token: jobs[0].lease_token, message: "half of it is there" });
+      await page.waitForSelector(".timeline :text('half of it is there')", soon);
+      await call("POST", `/jobs/${id}/complete`, { lease_token: jobs[0].lease_token, result: { whole: "of it" } });
+      await page.waitForSelector(".verdict :text('Done.')", soon);
+      await page.waitForSelector(".live.on:text-is('every 5 s')");
+      must((await text(page)).includes("whole"), "with what came of it");
+    });
+    await step(on("the page of an event follows its job"), page, async () => {
+      const body = JSON.stringify({ type: "note.added", id: `followed on ${look.name}` });
+      const sent = await fetch(`${url}/in/${made.generic.id}`, { method: "POST", headers: { "content-type": "application/json" }, body });
+      const { event_id, job_id } = await sent.json();
+      await page.goto(`${url}/inbox/${event_id}`);
+      await page.mouse.move(5, 5);
+      await page.waitForSelector(".live.on:text-is('live')");
+      const { jobs } = await call("POST", "/jobs/lease", { worker: "worker-9", wait_s: 5, max: 50, sources: [made.generic.id] });
+      const { lease_token } = jobs.find((job) => job.id === job_id);
+      await call("POST", `/jobs/${job_id}/complete`, { lease_token });
+      await page.waitForSelector(".verdict :text('Done.')", { timeout: 6_000 });
+      await page.waitForSelector(".live.on:text-is('every 5 s')");
+    });
+    await step(on("what a job published goes on with its story, and leads back"), page, async () => {
+      const line = page.locator(".timeline");
+      for (const path of [`/jobs/${made.telling.job}`, `/inbox/${made.telling.event}`]) {
+        await page.goto(url + path);
+        for (const words of ["Published order.created", "Delivery of order.created", "Delivery, attempt 1"]) {
+          must((await line.innerText()).includes(words), `${words}: ${await line.innerText()}`);
+        }
+      }
+      await Promise.all([page.waitForNavigation(), line.locator("a", { hasText: "Published order.created" }).click()]);
+      must(page.url() === `${url}/events/${made.told}`, page.url());
+      await Promise.all([page.waitForNavigation(), page.click(`main a[href="/jobs/${made.telling.job}"]`)]);
+      must(page.url() === `${url}/jobs/${made.telling.job}`, page.url());
+    });
     await step(on("an event shows what was replied and whom it told"), page, async () => {
       await page.goto(`${url}/inbox/${made.answered}`);
       const line = page.locator(".timeline");
@@ -481,10 +538,13 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
       await Promise.all([page.waitForNavigation(), page.press("[data-search]", "Enter")]);
       must(page.url() === `${url}/jobs/${made.jobs.retrying}`, page.url());
     });
-    await step(on("an alert is seen on the overview"), page, async () => {
+    await step(on("an alert is seen on the overview, and leads to what it is about"), page, async () => {
       await page.goto(url);
-      const [alert] = (await call("GET", "/alerts")).data.filter((each) => each.status === "firing");
-      must((await page.locator("[data-part=alerts]").innerText()).includes(alert.title), await text(page));
+      const alert = (await call("GET", "/alerts?status=firing")).data.find((each) => each.subject === made.broken.id);
+      const link = page.locator(`[data-part=alerts] a[href="/webhooks/${alert.subject}"]`).first();
+      must((await link.innerText()) === alert.title, await text(page));
+      await Promise.all([page.waitForNavigation(), link.click()]);
+      must(page.url() === `${url}/webhooks/${made.broken.id}`, page.url());
     });
     await step(on("a table's header stays in sight, and nothing is cut off"), page, async () => {
       const widths = look.width > 920 ? [look.width, 1201, 921] : [look.width];
@@ -574,11 +634,16 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
       await Promise.all([visitor.waitForNavigation(), visitor.click("tbody a.row")]);
       must(visitor.url().includes("/p/"), "it stays behind the link");
       await visitor.goto(`${link.url}/event-types`);
+      await Promise.all([visitor.waitForNavigation(), visitor.click("tbody a.row:text-is('order.created')")]);
+      must(visitor.url() === `${link.url}/event-types/order.created`, visitor.url());
+      must((await visitor.locator("main").innerText()).includes("Schema"), "what it looks like");
       await visitor.inspect();
       visitor.expected = "401";
       must((await visitor.goto(`${url}/inbox`)).status() === 401, "the link opens nothing else");
       visitor.expected = "404";
       must((await visitor.goto(`${link.url}/jobs`)).status() === 404, "nor behind it");
+      await Promise.all([visitor.waitForNavigation(), visitor.click("a.button")]);
+      must(visitor.url() === link.url, visitor.url());
       must((await visitor.goto(`${link.url}x`)).status() === 404, "a link that was changed is not good");
       await visitor.goto(`${link.url}/webhooks/${webhook.id}`);
       await press(visitor, "Delete");
@@ -598,7 +663,7 @@ export async function buttons({ browser, open, signIn, url, key, made, receiver,
   for (const look of looks) {
     const visitor = await open(browser, look);
     await step(`a subscriber's pages, ${look.name}`, visitor, async () => {
-      for (const [name, path] of Object.entries({ webhooks: "/webhooks", webhook: `/webhooks/${made.broken.id}`, delivery: `/deliveries/${made.dead}`, types: "/event-types" })) {
+      for (const [name, path] of Object.entries({ webhooks: "/webhooks", webhook: `/webhooks/${made.broken.id}`, delivery: `/deliveries/${made.dead}`, types: "/event-types", type: "/event-types/order.created" })) {
         must((await visitor.goto(portal + path)).status() === 200, path);
         await visitor.inspect();
         await visitor.screenshot({ path: join(shots, `portal-${name}-${look.name}.png`), fullPage: true });

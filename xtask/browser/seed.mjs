@@ -11,10 +11,10 @@ export const MARKUP = `"><script>window.hacked = 1</script><b>`;
 
 /** The API as one key sees it. */
 export function api(base, key) {
-  return async (method, path, body) => {
+  return async (method, path, body, headers = {}) => {
     const answer = await fetch(`${base}/api/v1${path}`, {
       method,
-      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json", ...headers },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
     const text = await answer.text();
@@ -163,6 +163,12 @@ export async function seed(base, key, receiverUrl) {
   made.broken = await call("POST", "/webhooks", { url: `${receiverUrl}/broken`, events: ["order.*"], description: `broken ${MARKUP}`, retry_s: [0, 1], circuit_settings: { failures: 5 } });
   made.refusing = await call("POST", "/webhooks", { url: `${receiverUrl}/broken/once`, events: ["order.*"], description: "takes nothing", retry_s: [0], circuit_settings: { failures: 100, min: 1000 } });
   for (let i = 0; i < 8; i++) await call("POST", "/events", { type: "order.created", data: { id: `ord_${i}`, note: HOSTILE } });
+  // An agent publishes, so that the story of its event goes on at those who subscribed.
+  await call("POST", `/sources/${github.id}/test`, {});
+  const [telling] = await lease(1, { sources: [github.id] });
+  made.told = (await call("POST", "/events", { type: "order.created", data: { id: "ord_told" } }, { "wakepost-chain": telling.chain })).id;
+  await end(telling, "complete", { result: { told: true } });
+  made.telling = { job: telling.id, event: telling.envelope.event_id };
   await call("POST", "/tenants", { slug: "acme", name: `Acme ${MARKUP}` });
   made.viewer = await call("POST", "/keys", { name: "looks on", role: "viewer" });
   made.operator = await call("POST", "/keys", { name: `helps ${MARKUP}`, role: "operator" });

@@ -125,7 +125,11 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// Being live: the page is read anew, and what changed takes the place of what was there. Rows keep their place.
+// Being live: the page is read anew, and what changed takes the place of what was there. Rows keep their place. A page
+// with a stream is read when that tells of something, and now and then; others (`poll`) are read every few seconds.
+const POLL_S = 5;
+const BESIDE_STREAM_S = 8;
+const TOLD = ["received", "state", "progress", "effect", "reply"];
 const live = $("[data-live]");
 const dot = $("[data-dot]");
 let stream = null;
@@ -136,12 +140,17 @@ let unseen = 0;
 function isBusy() {
   return paused || $("details.act[open]") || $("input[name=id]:checked") || document.hidden;
 }
-/** Says whether what is shown is what the server has. */
-function tellState(state) {
+function tellState(state, isGood = false) {
   if (!dot) return;
   dot.hidden = false;
   dot.textContent = state;
-  dot.classList.toggle("on", state === "live");
+  dot.classList.toggle("on", isGood);
+}
+/** Says how new what is shown stays, now that it could be read. */
+function tellStanding() {
+  if (!stream) tellState(`every ${POLL_S} s`, true);
+  else if (stream.readyState === EventSource.OPEN) tellState("live", true);
+  else tellState("connecting");
 }
 /** The page as it is now, or null; the dot says why. */
 async function readAnew() {
@@ -157,11 +166,13 @@ async function readAnew() {
     return null;
   }
   const text = await answer.text().catch(() => null);
-  if (text === null) tellState("no answer");
-  else if (stream && stream.readyState !== EventSource.OPEN) tellState("connecting");
-  else tellState("live");
+  if (text === null) {
+    tellState("no answer");
+    return null;
+  }
   // What gave up for good, as on an answer that is no stream, is begun again once the page can be read.
-  if (text !== null && stream?.readyState === EventSource.CLOSED) listen();
+  if (stream?.readyState === EventSource.CLOSED) listen();
+  tellStanding();
   return text;
 }
 /** What the reader opened or folded stays so. */
@@ -185,6 +196,13 @@ async function refresh() {
   const fresh = new DOMParser().parseFromString(text, "text/html");
   showCopyButtons(fresh);
   keepFolds(fresh);
+  // Work that ended has no more to tell; work that was begun has.
+  const now = fresh.querySelector("[data-live]")?.dataset.live;
+  if (now && now !== live.dataset.live) {
+    live.dataset.live = now;
+    listen();
+    tellStanding();
+  }
   for (const part of $$("[data-part]")) {
     const other = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
     if (other && other.innerHTML !== part.innerHTML) part.innerHTML = other.innerHTML;
@@ -227,15 +245,25 @@ function tell(number) {
 function later(ms) {
   waiting ??= setTimeout(refresh, ms);
 }
+/** Listens to the page's stream, if it has one and somebody looks: a browser has only six connections to a server. */
 function listen() {
   stream?.close();
+  stream = null;
+  if (live.dataset.live === "poll" || document.hidden) return;
   stream = new EventSource(live.dataset.live);
-  stream.onopen = () => tellState("live");
+  stream.onopen = tellStanding;
   stream.onerror = () => {
-    tellState("connecting");
+    tellStanding();
     later(400);
   };
-  stream.addEventListener("received", () => later(400));
+  for (const name of TOLD) stream.addEventListener(name, () => later(400));
+}
+/** What changes without a word of a stream shows within a few seconds too. */
+function readNowAndThen() {
+  setTimeout(() => {
+    later(0);
+    readNowAndThen();
+  }, (stream ? BESIDE_STREAM_S : POLL_S) * 1000);
 }
 if (live) {
   const rows = $("tbody[data-rows]");
@@ -246,15 +274,15 @@ if (live) {
     scrollTo({ top: 0, behavior: "smooth" });
   });
   addEventListener("scroll", () => scrollY < 50 && tell(0), { passive: true });
-  if (live.dataset.live === "poll") {
-    // It was read just now.
-    tellState("live");
-    setInterval(() => later(0), 5000);
-  } else {
-    tellState("connecting");
+  listen();
+  // It was read just now.
+  tellStanding();
+  readNowAndThen();
+  document.addEventListener("visibilitychange", () => {
     listen();
-    // What changes without a new event shows within a few seconds too.
-    setInterval(() => later(0), 8000);
-    addEventListener("pagehide", () => stream.close());
-  }
+    if (document.hidden) return;
+    tellStanding();
+    later(0);
+  });
+  addEventListener("pagehide", () => stream?.close());
 }

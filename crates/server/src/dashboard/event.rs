@@ -14,7 +14,7 @@ use super::desk::{Desk, Form};
 use super::frame::Frame;
 use super::payload::{Payload, visible};
 use super::pieces::{self, Act, Command, Field, Id, Mark, Note, When};
-use super::shapes::{Delivery, Event, EventRow, Job, Work};
+use super::shapes::{Event, EventRow, Job, Work};
 use super::timeline::{self, Step, Timeline};
 use super::waiting::Waiting;
 use super::words;
@@ -48,8 +48,12 @@ struct Page {
 /// The page of an event.
 pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Refused> {
     let path = format!("/inbox/{}", part(&id));
-    let (event, frame) =
+    let (event, mut frame) =
         tokio::try_join!(desk.api.get::<Event>(&path, []), Frame::new(&desk, "Event", "inbox"))?;
+    let lives = |work: &&Work| work.kind != "delivery" && work.finished_at.is_none();
+    if let Some(work) = event.work.iter().find(lives) {
+        frame.listen_to(&work.id);
+    }
     let (payload, tab) = payload(&desk, &path, &event).await?;
     let timeline = story(&desk, &frame, &event).await;
     let mut waiting = waiting(&desk, &frame, &event).await;
@@ -120,24 +124,19 @@ fn text_of(text: Result<String, Refused>) -> Payload {
 
 async fn story(desk: &Desk, frame: &Frame, event: &Event) -> Timeline {
     let mut steps = timeline::receipts(&event.receipts);
-    let told = join_all(event.work.iter().take(TOLD_MAX).map(|work| tell(desk, frame, work))).await;
+    // Deliveries are told with the jobs whose events they carry.
+    let work: Vec<&Work> = event.work.iter().filter(|work| work.kind != "delivery").collect();
+    let told = join_all(work.iter().take(TOLD_MAX).map(|work| tell(desk, frame, work))).await;
     steps.extend(told.into_iter().flatten());
-    steps.extend(event.work.iter().skip(TOLD_MAX).map(brief));
+    steps.extend(work.into_iter().skip(TOLD_MAX).map(brief));
     timeline::draw(steps, frame.now)
 }
 
 async fn tell(desk: &Desk, frame: &Frame, work: &Work) -> Vec<Step> {
-    let id = part(&work.id);
-    match work.kind.as_str() {
-        "delivery" => match desk.api.get::<Delivery>(&format!("/deliveries/{id}"), []).await {
-            Ok(delivery) => timeline::delivery(frame, &delivery),
-            Err(_) => vec![brief(work)],
-        },
-        // Replies and callbacks are answered where jobs are.
-        _ => match desk.api.get::<Job>(&format!("/jobs/{id}"), []).await {
-            Ok(job) => timeline::job(&desk.api, frame, &job).await,
-            Err(_) => vec![brief(work)],
-        },
+    // Replies and callbacks are answered where jobs are.
+    match desk.api.get::<Job>(&format!("/jobs/{}", part(&work.id)), []).await {
+        Ok(job) => timeline::job(&desk.api, frame, &job).await,
+        Err(_) => vec![brief(work)],
     }
 }
 
@@ -169,7 +168,7 @@ fn waits(status: &str) -> bool {
 
 /// The one sentence that a tired person needs.
 pub fn verdict(event: &Event, frame: &Frame) -> String {
-    let live = event.work.iter().filter(|work| work.replayed_as.is_none());
+    let live = event.work.iter().filter(|it| it.replayed_as.is_none() && it.kind != "delivery");
     let next = event.next_action.as_deref().unwrap_or_default();
     let (word, rest) = next.split_once(": ").unwrap_or((next, ""));
     let safety = match word {

@@ -40,6 +40,8 @@ pub struct Frame {
     pub may_operate: bool,
     /// When the page was made.
     pub now: Timestamp,
+    /// How it stays as new as the server: the address of a stream that tells when something changed, or `poll`.
+    pub live: String,
     /// Where the server is, for commands.
     pub base_url: String,
     /// A fresh word for forms that make something.
@@ -153,6 +155,7 @@ impl Frame {
             query: desk.parameter("q").to_owned(),
             may_operate: desk.may(Right::Operate),
             now: context.now(),
+            live: "poll".to_owned(),
             base_url: context.base_url.clone(),
             once: desk.once(),
             forget_flash,
@@ -164,6 +167,11 @@ impl Frame {
     /// The address of a page about the same tenant.
     pub fn to(&self, path: &str) -> String {
         desk::to(path, self.asked_tenant.as_deref(), self.visit.as_ref())
+    }
+
+    /// Has the page listen to how a piece of work goes on, until that ends.
+    pub fn listen_to(&mut self, work: &str) {
+        self.live = self.to(&format!("/live/jobs/{}", part(work)));
     }
 
     /// The page again, about another tenant: a list stays a list, one thing leads to its list.

@@ -39,7 +39,7 @@ struct Page {
     subject: String,
     rows: Vec<Row>,
     more: Option<String>,
-    live: Option<String>,
+    is_first: bool,
     empty: Empty,
 }
 
@@ -70,7 +70,7 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
             },
         )
         .collect();
-    let (events, sources, frame) = tokio::try_join!(
+    let (events, sources, mut frame) = tokio::try_join!(
         desk.api.get::<List<EventRow>>("/inbox", &query),
         desk.api.get::<List<Source>>("/sources", [("limit", "200")]),
         Frame::new(&desk, "Inbox", "inbox")
@@ -78,7 +78,7 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
     let with = |name: &str, value: &str| address(&desk, &asked, name, value);
     let status = desk.parameter("status").to_owned();
     let chips = Chip::choice(&STATES, &status, |state| with("status", state));
-    let first_page = desk.parameter("cursor").is_empty();
+    frame.live = stream(&desk, &asked);
     let filtered = asked.iter().any(|(_, value)| !value.is_empty());
     let page = Page {
         chips,
@@ -87,7 +87,7 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
         since: desk.parameter("since").to_owned(),
         q: desk.parameter("q").to_owned(),
         subject: desk.parameter("subject").to_owned(),
-        live: first_page.then(|| stream(&desk, &asked)),
+        is_first: desk.parameter("cursor").is_empty(),
         more: events.next_cursor.as_deref().map(|cursor| with("cursor", cursor)),
         rows: events.data.into_iter().map(|event| row(&frame, event)).collect(),
         empty: match filtered {

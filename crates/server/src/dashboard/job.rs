@@ -12,7 +12,7 @@ use super::desk::{Desk, Form};
 use super::frame::Frame;
 use super::payload::{Payload, visible};
 use super::pieces::{self, Act, Command, Field, Id, Mark, Note, When};
-use super::places::page_of;
+use super::places::linked;
 use super::shapes::Job;
 use super::timeline::{self, Timeline};
 use super::waiting::Waiting;
@@ -40,8 +40,11 @@ struct Page {
 /// The page of a job.
 pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Refused> {
     let path = format!("/jobs/{}", part(&id));
-    let (job, frame) =
+    let (job, mut frame) =
         tokio::try_join!(desk.api.get::<Job>(&path, []), Frame::new(&desk, "Job", "jobs"))?;
+    if job.finished_at.is_none() {
+        frame.listen_to(&job.id);
+    }
     let steps = timeline::job(&desk.api, &frame, &job).await;
     let named = [
         ("Input", &job.input),
@@ -58,10 +61,7 @@ pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Refuse
         colour: pieces::colour(&job.status),
         facts: facts(&job),
         event: job.event_id.as_ref().map(|id| Id::link(id, frame.to(&format!("/inbox/{id}")))),
-        parent: job.parent_id.as_ref().map(|id| match page_of(id) {
-            Some(page) => Id::link(id, frame.to(&page)),
-            None => Id::of(id),
-        }),
+        parent: job.parent_id.as_ref().map(|id| linked(&frame, id)),
         timeline: timeline::draw(steps, frame.now),
         parts: parts.map(|(name, value)| (name, Payload::json(value))).collect(),
         commands: vec![

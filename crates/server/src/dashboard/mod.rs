@@ -65,6 +65,7 @@ pub fn router(context: Arc<Context>, api: Router) -> Router {
         .route("/assets/{name}", get(assets::show))
         .route("/search", get(search::find))
         .route("/live/inbox", get(live::inbox))
+        .route("/live/jobs/{id}", get(live::job))
         .route("/inbox", get(inbox::list))
         .route("/inbox/{id}", get(event::page))
         .route("/inbox/{id}/raw", get(event::raw))

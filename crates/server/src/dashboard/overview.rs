@@ -11,6 +11,7 @@ use super::desk::Desk;
 use super::frame::Frame;
 use super::payload::visible;
 use super::pieces::{Chip, Command, Mark, When};
+use super::places::page_of;
 use super::plot::{Series, Svg, plot, spark};
 use super::shapes::Alert;
 use super::words;
@@ -24,6 +25,7 @@ struct Page {
     figures: Vec<Figure>,
     plots: Vec<(&'static str, Svg)>,
     alerts: Vec<AlertRow>,
+    more_fire: Option<Command>,
     first_steps: Option<Vec<Command>>,
 }
 
@@ -38,6 +40,7 @@ struct Figure {
 }
 
 struct AlertRow {
+    to: Option<String>,
     mark: Mark,
     title: String,
     detail: String,
@@ -102,6 +105,9 @@ struct Counts {
     delivery_ms_p99: Option<f64>,
 }
 
+/// How many alerts are shown at least, those that are over among them.
+const ALERTS_MIN: usize = 20;
+
 /// The page.
 pub async fn page(desk: Desk) -> Result<Response, Refused> {
     let span = match desk.parameter("span") {
@@ -109,9 +115,13 @@ pub async fn page(desk: Desk) -> Result<Response, Refused> {
         "24h" => ("24h", "1440"),
         _ => ("1h", "60"),
     };
-    let (answer, alerts, sources, frame) = tokio::try_join!(
+    let alerts = |status: &'static str, limit: &'static str| {
+        desk.api.get::<List<Alert>>("/alerts", [("status", status), ("limit", limit)])
+    };
+    let (answer, firing, resolved, sources, frame) = tokio::try_join!(
         desk.api.get::<Answer>("/series", [("minutes", span.1)]),
-        desk.api.get::<List<Alert>>("/alerts", [("limit", "20")]),
+        alerts("firing", "500"),
+        alerts("resolved", "20"),
         desk.api.get::<List<serde_json::Value>>("/sources", [("limit", "1")]),
         Frame::new(&desk, "Overview", "overview")
     )?;
@@ -124,7 +134,8 @@ pub async fn page(desk: Desk) -> Result<Response, Refused> {
         chips: chips.into(),
         figures: figures(&frame, &answer, span.0),
         plots: plots(&answer),
-        alerts: alerts.data.into_iter().map(|alert| alert_row(&frame, alert)).collect(),
+        more_fire: firing.next_cursor.map(|_| frame.ctl("alerts --status firing").named("")),
+        alerts: alert_rows(&frame, firing.data, resolved.data),
         first_steps: sources.data.is_empty().then(|| first_steps(&frame)),
         frame,
     };
@@ -140,8 +151,31 @@ fn first_steps(frame: &Frame) -> Vec<Command> {
     steps.map(|(number, command)| frame.ctl(command).named(number)).into()
 }
 
+/// All that fire, the worst first; then what was, as far as there is room.
+fn alert_rows(frame: &Frame, mut firing: Vec<Alert>, resolved: Vec<Alert>) -> Vec<AlertRow> {
+    firing.sort_by_key(|alert| alert.severity != "critical");
+    let room = ALERTS_MIN.saturating_sub(firing.len());
+    let shown = firing.into_iter().chain(resolved.into_iter().take(room));
+    shown.map(|alert| alert_row(frame, alert)).collect()
+}
+
+/// Where an alert is looked into: at what it is about, or where all such things are listed.
+fn page_about(kind: &str, subject: Option<&str>) -> Option<String> {
+    subject.and_then(page_of).or_else(|| {
+        let list = match kind {
+            "delivery_success" | "first_attempt" | "delivery_p50" | "delivery_p99" => "/webhooks",
+            "dead_letters" => "/dead-letters",
+            "retry_queue" => "/jobs?status=retrying",
+            "suspicious_replays" => "/inbox",
+            _ => return None,
+        };
+        Some(list.to_owned())
+    })
+}
+
 fn alert_row(frame: &Frame, alert: Alert) -> AlertRow {
     AlertRow {
+        to: page_about(&alert.kind, alert.subject.as_deref()).map(|page| frame.to(&page)),
         mark: Mark::of(if alert.status == "firing" { &alert.severity } else { &alert.status }),
         title: visible(&alert.title),
         detail: visible(alert.detail.as_deref().unwrap_or_default()),
@@ -160,13 +194,18 @@ fn figures(frame: &Frame, answer: &Answer, span: &str) -> Vec<Figure> {
     let rate = |count: u64| count as f64 / seconds;
     let share =
         |part: u64, failed: u64| words::percent(part, part + failed).unwrap_or("–".to_owned());
-    let last = |value: &dyn Fn(&Point) -> Option<u64>| points.iter().rev().find_map(value);
-    let queue = last(&|point| point.queue.sum());
-    let oldest = last(&|point| point.oldest_age_s.most());
-    let dead = last(&|point| point.dead_letters);
-    let circuits = last(&|point| point.open_circuits);
+    let last = |value: Level| points.iter().rev().find_map(value);
+    let queue = last(queued);
+    let oldest = last(|point| point.oldest_age_s.most());
+    let dead = last(|point| point.dead_letters);
+    let circuits = last(|point| point.open_circuits);
     let count = |value: Option<u64>| value.map_or("–".to_owned(), words::count);
-    let against = |now: Option<f64>, then: Option<f64>| change(now, then, span);
+    let then = |value: fn(&Counts) -> Option<f64>| before.as_ref().and_then(value);
+    let against = |value: fn(&Counts) -> Option<f64>| change(value(totals), then(value), span);
+    // Where there is nothing to compare with, how many it is a share of says more than nothing.
+    let share_against = |value: fn(&Counts) -> Option<f64>, of: String| {
+        share_change(value(totals), then(value), span).unwrap_or(of)
+    };
     let figure = |label, value: String, change: String, spark: Svg, page: &str| Figure {
         label,
         value,
@@ -180,47 +219,50 @@ fn figures(frame: &Frame, answer: &Answer, span: &str) -> Vec<Figure> {
         rate if rate >= 1.0 => format!("{rate:.1}/s"),
         rate => format!("{rate:.2}/s"),
     };
+    let age = oldest.map(|age| format!("oldest {}", words::lasting(Duration::from_secs(age))));
+    let queue_change = Some(level_change(points, queued, span)).filter(|text| !text.is_empty());
     vec![
         figure(
             "Events",
             per_second(totals.received),
-            against(
-                Some(totals.received as f64),
-                before.as_ref().map(|before| before.received as f64),
-            ),
+            against(|counts| Some(counts.received as f64)),
             line(&|point| Some(point.counts.received as f64), "Events received"),
             "/inbox",
         ),
         figure(
             "Acknowledged in, p99",
             totals.ack_ms_p99.map_or("–".to_owned(), words::millis),
-            against(totals.ack_ms_p99, before.as_ref().and_then(|before| before.ack_ms_p99)),
+            against(|counts| counts.ack_ms_p99),
             line(&|point| point.counts.ack_ms_p99, "Time to acknowledge"),
             "",
         ),
         figure(
             "Queued",
             count(queue),
-            oldest.map_or(String::new(), |age| {
-                format!("oldest {}", words::lasting(Duration::from_secs(age)))
-            }),
-            line(&|point| point.queue.sum().map(|sum| sum as f64), "Jobs that wait"),
+            [queue_change, age].into_iter().flatten().collect::<Vec<_>>().join(", "),
+            line(&|point| whole(queued(point)), "Jobs that wait"),
             "/jobs?status=pending",
         ),
         figure(
             "Runs that succeed",
             share(totals.jobs_succeeded, totals.jobs_failed),
-            words::many((totals.jobs_succeeded + totals.jobs_failed) as usize, "run", "runs"),
+            share_against(
+                runs,
+                words::many((totals.jobs_succeeded + totals.jobs_failed) as usize, "run", "runs"),
+            ),
             line(&|point| runs(&point.counts), "Runs that succeed"),
             "/jobs",
         ),
         figure(
             "Deliveries that succeed",
             share(totals.deliveries_succeeded, totals.deliveries_failed),
-            words::many(
-                (totals.deliveries_succeeded + totals.deliveries_failed) as usize,
-                "attempt",
-                "attempts",
+            share_against(
+                deliveries,
+                words::many(
+                    (totals.deliveries_succeeded + totals.deliveries_failed) as usize,
+                    "attempt",
+                    "attempts",
+                ),
             ),
             line(&|point| deliveries(&point.counts), "Deliveries that succeed"),
             "/webhooks",
@@ -229,7 +271,10 @@ fn figures(frame: &Frame, answer: &Answer, span: &str) -> Vec<Figure> {
             "At the first attempt",
             words::percent(totals.first_attempts_succeeded, totals.first_attempts)
                 .unwrap_or("–".to_owned()),
-            words::many(totals.first_attempts as usize, "delivery", "deliveries"),
+            share_against(
+                first_tries,
+                words::many(totals.first_attempts as usize, "delivery", "deliveries"),
+            ),
             line(&|point| first_tries(&point.counts), "Deliveries taken at the first attempt"),
             "/webhooks",
         ),
@@ -238,8 +283,8 @@ fn figures(frame: &Frame, answer: &Answer, span: &str) -> Vec<Figure> {
             ..figure(
                 "Dead letters",
                 count(dead),
-                String::new(),
-                line(&|point| point.dead_letters.map(|dead| dead as f64), "Dead letters"),
+                level_change(points, |point| point.dead_letters, span),
+                line(&|point| whole(point.dead_letters), "Dead letters"),
                 "/dead-letters",
             )
         },
@@ -248,12 +293,19 @@ fn figures(frame: &Frame, answer: &Answer, span: &str) -> Vec<Figure> {
             ..figure(
                 "Open circuits",
                 count(circuits),
-                String::new(),
-                line(&|point| point.open_circuits.map(|open| open as f64), "Open circuits"),
+                level_change(points, |point| point.open_circuits, span),
+                line(&|point| whole(point.open_circuits), "Open circuits"),
                 "/webhooks",
             )
         },
     ]
+}
+
+/// How much there was of something at a moment, where it was measured.
+type Level = fn(&Point) -> Option<u64>;
+
+fn queued(point: &Point) -> Option<u64> {
+    point.queue.sum()
 }
 
 fn runs(counts: &Counts) -> Option<f64> {
@@ -272,21 +324,37 @@ fn part(good: u64, all: u64) -> Option<f64> {
     (all > 0).then(|| good as f64 / all as f64)
 }
 
-/// The change against the span before.
+/// The change of an amount against the span before.
 fn change(now: Option<f64>, then: Option<f64>, span: &str) -> String {
     match (now, then) {
         (Some(now), Some(then)) if then > 0.0 => {
-            let percent = (now - then) / then * 100.0;
-            let arrow = if percent >= 0.5 {
-                "↑"
-            } else if percent <= -0.5 {
-                "↓"
-            } else {
-                "→"
-            };
-            format!("{arrow} {:.0} % against the {span} before", percent.abs())
+            let percent = ((now - then) / then * 100.0).round();
+            format!("{} {:.0} % against the {span} before", arrow(percent), percent.abs())
         }
         _ => String::new(),
+    }
+}
+
+/// The change of a share, in points of a hundred: a share of a share would say little.
+fn share_change(now: Option<f64>, then: Option<f64>, span: &str) -> Option<String> {
+    let points = ((now? - then?) * 1000.0).round() / 10.0;
+    Some(format!("{} {:.1} points against the {span} before", arrow(points), points.abs()))
+}
+
+/// The change of what is there at a moment, from the span's first sample to its last.
+fn level_change(points: &[Point], value: Level, span: &str) -> String {
+    let first = points.first().and_then(value);
+    let last = points.iter().rev().find_map(value);
+    let Some((first, last)) = first.zip(last) else { return String::new() };
+    let by = words::count(last.abs_diff(first));
+    format!("{} {by} against {span} ago", arrow(last as f64 - first as f64))
+}
+
+fn arrow(by: f64) -> &'static str {
+    match by {
+        by if by > 0.0 => "↑",
+        by if by < 0.0 => "↓",
+        _ => "→",
     }
 }
 
@@ -385,4 +453,54 @@ fn seconds(value: f64) -> String {
 
 fn percents(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_change_says_which_way_and_nothing_without_a_before() {
+        assert_eq!(change(Some(150.0), Some(100.0), "1h"), "↑ 50 % against the 1h before");
+        assert_eq!(change(Some(100.2), Some(100.0), "6h"), "→ 0 % against the 6h before");
+        assert_eq!(change(Some(1.0), Some(0.0), "1h"), "");
+        assert_eq!(change(Some(1.0), None, "1h"), "");
+        let share = |now, then| share_change(now, then, "1h");
+        assert_eq!(
+            share(Some(0.985), Some(1.0)).as_deref(),
+            Some("↓ 1.5 points against the 1h before")
+        );
+        assert_eq!(
+            share(Some(1.0), Some(1.0)).as_deref(),
+            Some("→ 0.0 points against the 1h before")
+        );
+        assert_eq!(share(Some(1.0), None), None);
+    }
+
+    #[test]
+    fn a_level_is_compared_with_the_beginning_of_the_span() {
+        let counts = json!({"received": 0, "duplicates": 0, "rejected": 0, "jobs_succeeded": 0,
+            "jobs_failed": 0, "deliveries_succeeded": 0, "deliveries_failed": 0,
+            "first_attempts": 0, "first_attempts_succeeded": 0});
+        let points = |dead: &[Option<u64>]| -> Vec<Point> {
+            let point = |dead: &Option<u64>| {
+                let mut point = counts.clone();
+                point["at"] = json!("2026-11-15T09:00:00.000Z");
+                point["queue"] = json!({});
+                point["oldest_age_s"] = json!({});
+                point["dead_letters"] = json!(dead);
+                serde_json::from_value(point).unwrap()
+            };
+            dead.iter().map(point).collect()
+        };
+        let told = |dead: &[Option<u64>]| level_change(&points(dead), |it| it.dead_letters, "1h");
+        assert_eq!(told(&[Some(3), None, Some(1_200), None]), "↑ 1\u{202f}197 against 1h ago");
+        assert_eq!(told(&[Some(3), Some(1)]), "↓ 2 against 1h ago");
+        assert_eq!(told(&[Some(3), Some(3)]), "→ 0 against 1h ago");
+        // A server that began within the span has nothing to compare with.
+        assert_eq!(told(&[None, Some(3)]), "");
+        assert_eq!(told(&[]), "");
+    }
 }

@@ -2,6 +2,8 @@
 
 use http::Uri;
 
+use super::frame::Frame;
+use super::pieces::Id;
 use crate::within::part;
 
 /// The page of what an id names, if such things have one.
@@ -53,6 +55,14 @@ pub fn page_with(action: &Uri) -> String {
     match action.query() {
         Some(query) => format!("{page}?{query}"),
         None => page,
+    }
+}
+
+/// An id, as a link to the page of what it names, if such things have one.
+pub fn linked(frame: &Frame, id: &str) -> Id {
+    match page_of(id) {
+        Some(page) => Id::link(id, frame.to(&page)),
+        None => Id::of(id),
     }
 }
 

@@ -12,6 +12,7 @@ use super::frame::Frame;
 use super::inbox::address;
 use super::payload::{Payload, visible};
 use super::pieces::{Command, Empty, Id, Mark, When};
+use super::places::linked;
 use super::shapes::{Delivery, Published};
 use super::webhooks::{DeliveryRow, delivery_row};
 use crate::within::{List, Refused, part};
@@ -21,6 +22,8 @@ use crate::within::{List, Refused, part};
 struct ListPage {
     frame: Frame,
     event_type: String,
+    asked_parent: String,
+    parent: Option<(Id, String)>,
     rows: Vec<Row>,
     more: Option<String>,
     is_first: bool,
@@ -38,7 +41,7 @@ struct Row {
 
 /// The list.
 pub async fn list(desk: Desk) -> Result<Response, Refused> {
-    let asked = [("type", desk.parameter("type")), ("cursor", desk.parameter("cursor"))];
+    let asked = ["type", "parent", "cursor"].map(|name| (name, desk.parameter(name)));
     let (events, frame) = tokio::try_join!(
         desk.api.get::<List<Published>>("/events", &asked),
         Frame::new(&desk, "Published events", "types")
@@ -51,8 +54,12 @@ pub async fn list(desk: Desk) -> Result<Response, Refused> {
         when: When::of(event.created_at, frame.now),
         id: event.id,
     };
+    let parent = desk.parameter("parent");
+    let all = || address(&desk, &asked, "parent", "");
     let page = ListPage {
         event_type: desk.parameter("type").to_owned(),
+        asked_parent: parent.to_owned(),
+        parent: (!parent.is_empty()).then(|| (linked(&frame, parent), all())),
         more: events.next_cursor.as_deref().map(|cursor| address(&desk, &asked, "cursor", cursor)),
         rows: events.data.into_iter().map(row).collect(),
         is_first: desk.parameter("cursor").is_empty(),
@@ -74,9 +81,11 @@ struct OnePage {
     mark: Mark,
     id: Id,
     when: When,
+    parent: Option<Id>,
     dedup_key: String,
     duplicates: u64,
     deliveries: Vec<DeliveryRow>,
+    empty: Empty,
     payload: Payload,
     commands: Vec<Command>,
 }
@@ -96,9 +105,18 @@ pub async fn page(desk: Desk, Path(id): Path<String>) -> Result<Response, Refuse
         mark: Mark::of(&event.status),
         id: Id::of(&event.id),
         when: When::of(event.created_at, frame.now),
+        parent: event.parent_id.as_deref().map(|id| linked(&frame, id)),
         dedup_key: visible(event.dedup_key.as_deref().unwrap_or_default()),
         duplicates: event.duplicates,
         deliveries: deliveries.data.into_iter().map(|each| delivery_row(&frame, each)).collect(),
+        empty: Empty::new(
+            "Nobody subscribed to it",
+            "No webhook wanted this type when it was published. One that is made now gets those to come:",
+            [frame.ctl(&format!(
+                "webhooks create https://hooks.customer.example/in --event {}",
+                event.event_type
+            ))],
+        ),
         payload: Payload::json(&content),
         commands: vec![
             frame.curl("GET", &path, ""),

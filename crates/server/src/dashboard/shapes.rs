@@ -334,6 +334,7 @@ pub struct Published {
     pub created_at: Timestamp,
     pub dedup_key: Option<String>,
     pub duplicates: u64,
+    pub parent_id: Option<String>,
     #[serde(flatten)]
     pub rest: BTreeMap<String, Value>,
 }
@@ -407,6 +408,8 @@ pub struct Operation {
 /// An alert.
 #[derive(Deserialize)]
 pub struct Alert {
+    pub kind: String,
+    pub subject: Option<String>,
     pub severity: String,
     pub title: String,
     pub detail: Option<String>,

@@ -3,6 +3,7 @@
 
 use askama::Template;
 use askama::filters::HtmlSafe;
+use futures_util::future::join_all;
 use serde::Deserialize;
 use serde_json::Value;
 use wakepost_domain::Timestamp;
@@ -11,9 +12,9 @@ use super::frame::Frame;
 use super::payload::{Payload, visible};
 use super::pieces::{Mark, When, colour};
 use super::plot::{self, Svg};
-use super::shapes::{Attempt, Delivery, Effect, Job, Receipt, Run};
+use super::shapes::{Attempt, Delivery, Effect, Job, Published, Receipt, Run};
 use super::words::{lasting, millis};
-use crate::within::Api;
+use crate::within::{Api, List, part};
 
 /// Shorter pauses are not worth a word.
 const GAP_MS_MIN: u128 = 100;
@@ -21,6 +22,11 @@ const GAP_MS_MIN: u128 = 100;
 const BEGINNING_CHARS: usize = 60;
 /// How many signs of progress are shown of one job, the latest.
 const PROGRESS_MAX: usize = 50;
+/// How many of the events that one job published are shown, the latest.
+const PUBLISHED_MAX: &str = "10";
+/// How many deliveries are shown of each of them, the latest; and of how many in all each attempt is.
+const DELIVERIES_MAX: &str = "20";
+const TRIED_MAX: usize = 10;
 
 /// One step.
 pub struct Step {
@@ -174,7 +180,8 @@ pub async fn job(api: &Api, frame: &Frame, job: &Job) -> Vec<Step> {
         steps.push(step);
     }
     if role == Role::Job {
-        steps.extend(progress(api, &job.id).await);
+        let (progress, published) = tokio::join!(progress(api, &job.id), told_on(api, frame, job));
+        steps.extend(progress.into_iter().chain(published));
     }
     if let Some(finished) = job.finished_at {
         let title = role.ended(&job.status);
@@ -341,34 +348,82 @@ async fn progress(api: &Api, id: &str) -> Vec<Step> {
     told.into_iter().skip(skipped).filter_map(step).collect()
 }
 
+/// What a job's agent published, and how that reached those who subscribed. A page without it is better than none.
+async fn told_on(api: &Api, frame: &Frame, job: &Job) -> Vec<Step> {
+    let asked = [("parent", job.id.as_str()), ("limit", PUBLISHED_MAX)];
+    let Ok(events) = api.get::<List<Published>>("/events", asked).await else { return Vec::new() };
+    let deliveries = join_all(events.data.iter().map(|event| async move {
+        let path = format!("/events/{}/deliveries", part(&event.id));
+        let list = api.get::<List<Delivery>>(&path, [("limit", DELIVERIES_MAX)]).await;
+        list.map(|list| list.data).unwrap_or_default()
+    }));
+    let deliveries = deliveries.await;
+    let mut steps = Vec::new();
+    if let (Some(_), Some(oldest)) = (&events.next_cursor, events.data.last()) {
+        let mut more = Step::new(oldest.created_at, "Published more before", "");
+        more.to = Some(frame.to(&format!("/events?parent={}", job.id)));
+        steps.push(more);
+    }
+    for (event, deliveries) in events.data.iter().zip(&deliveries) {
+        let to_nobody = if deliveries.is_empty() { ", to nobody" } else { "" };
+        let title = format!("Published {}{to_nobody}", visible(&event.event_type));
+        let mut step = Step::new(event.created_at, title, "");
+        step.to = Some(frame.to(&format!("/events/{}", event.id)));
+        steps.push(step);
+    }
+    let told = deliveries.iter().flatten().enumerate().map(|(nth, delivery)| async move {
+        let path = format!("/deliveries/{}", part(&delivery.id));
+        let whole = match nth < TRIED_MAX {
+            true => api.get::<Delivery>(&path, []).await.ok(),
+            false => None,
+        };
+        delivered(frame, whole.as_ref().unwrap_or(delivery), true)
+    });
+    steps.extend(join_all(told).await.into_iter().flatten());
+    steps
+}
+
 /// A delivery with its attempts.
 pub fn delivery(frame: &Frame, delivery: &Delivery) -> Vec<Step> {
+    delivered(frame, delivery, false)
+}
+
+/// `among_others`: on one line with the steps of the job whose event it carries.
+fn delivered(frame: &Frame, delivery: &Delivery, among_others: bool) -> Vec<Step> {
+    let name = |what: &str| match among_others {
+        true => format!("Delivery, {}", what.to_lowercase()),
+        false => what.to_owned(),
+    };
+    let tried = delivery.attempts();
+    // Where its attempts are not told, how it stands is said at once.
+    let status = if tried.is_empty() { delivery.status.as_str() } else { "" };
     let title = format!("Delivery of {}", visible(&delivery.event_type));
-    let mut made = Step::new(delivery.created_at, title, "");
+    let mut made = Step::new(delivery.created_at, title, status)
+        .line_if(among_others.then(|| format!("to webhook {}", delivery.webhook_id)));
     made.to = Some(frame.to(&format!("/deliveries/{}", delivery.id)));
     let mut steps = vec![made];
-    steps.extend(delivery.attempts().into_iter().map(attempt));
+    steps.extend(tried.into_iter().map(|tried| attempt(tried, &name)));
     if delivery.status == "retrying" {
         let at = delivery.run_at.unwrap_or(frame.now);
-        steps.push(Step::new(at, format!("Attempt {}", delivery.tries() + 1), "retrying"));
+        steps.push(Step::new(at, name(&format!("Attempt {}", delivery.tries() + 1)), "retrying"));
     }
     if let Some(finished) = delivery.finished_at.filter(|_| delivery.status != "succeeded") {
-        steps.push(Step::new(finished, ended(&delivery.status), &delivery.status));
+        steps.push(Step::new(finished, name(ended(&delivery.status)), &delivery.status));
     }
     steps
 }
 
-fn attempt(attempt: Attempt) -> Step {
+fn attempt(attempt: Attempt, name: &dyn Fn(&str) -> String) -> Step {
     let outcome = attempt.outcome.as_deref().unwrap_or("running");
     let answer = attempt.status_code.map_or(String::new(), |code| format!(": {code}"));
     let what = if attempt.probe { "Probe" } else { "Attempt" };
+    let what = name(&format!("{what} {}", attempt.attempt));
     let took =
         attempt.ended_at.map(|ended| format!("took {}", lasting(ended.since(attempt.started_at))));
-    let mut step =
-        Step::new(attempt.started_at, format!("{what} {}{answer}", attempt.attempt), outcome)
-            .line_if(attempt.remote.map(|remote| format!("to {remote}")))
-            .line_if(took)
-            .error(attempt.error.as_deref().filter(|_| outcome != "succeeded"));
+    let mut step = Step::new(attempt.started_at, format!("{what}{answer}"), outcome)
+        .line_if(attempt.remote.map(|remote| format!("to {remote}")))
+        .line_if(took)
+        .error(attempt.error.as_deref().filter(|_| outcome != "succeeded"));
     step.picture = attempt.timings.as_ref().and_then(waterfall);
     let mut sent = String::new();
     for (name, value) in attempt.request_headers.iter().flatten() {

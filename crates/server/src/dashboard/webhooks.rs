@@ -5,6 +5,7 @@ use axum::extract::Path;
 use axum::response::Response;
 use http::{Method, StatusCode};
 use serde_json::json;
+use wakepost_domain::event_type;
 
 use super::desk::{Desk, Form};
 use super::frame::Frame;
@@ -97,6 +98,7 @@ struct OnePage {
     latency: Option<Svg>,
     chips: Vec<Chip>,
     deliveries: Vec<DeliveryRow>,
+    empty: Empty,
     more: Option<String>,
     history: Vec<(Mark, When, String)>,
     facts: Vec<(&'static str, String)>,
@@ -186,6 +188,14 @@ pub async fn show(desk: Desk, id: &str, outcome: Outcome) -> Result<Response, Re
             frame.to(&format!("{path}?cursor={cursor}{status}"))
         }),
         deliveries: deliveries.data.into_iter().map(|each| delivery_row(&frame, each)).collect(),
+        empty: match status {
+            "" => Empty::new(
+                "No deliveries yet",
+                "Each event that it subscribed to makes one, as soon as it is published.",
+                publishes(&frame, &webhook.events),
+            ),
+            _ => Empty::new("No delivery is like that", "None of them stands so now.", []),
+        },
         history: webhook
             .circuit
             .history
@@ -204,6 +214,19 @@ pub async fn show(desk: Desk, id: &str, outcome: Outcome) -> Result<Response, Re
         frame,
     };
     Ok(page.frame.answer(&page))
+}
+
+/// What publishes an event that a webhook with these patterns gets; nothing does if it only gets our own.
+fn publishes(frame: &Frame, patterns: &[String]) -> Vec<Command> {
+    let types = patterns.iter().map(|pattern| match pattern.strip_suffix('*') {
+        Some("") => "order.created".to_owned(),
+        Some(prefix) => format!("{prefix}created"),
+        None => pattern.clone(),
+    });
+    let publishable = types.into_iter().find(|name| !event_type::is_ours(name));
+    let command =
+        publishable.map(|name| format!("events publish {name} --data '{{\"id\": \"1\"}}'"));
+    frame.for_operators(&command.as_deref().into_iter().collect::<Vec<_>>())
 }
 
 /// How long the latest deliveries took from being published to being taken, retries included.
