@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use jsonschema::{PatternOptions, Validator};
-use serde_json::Value;
+use jsonschema::{Draft, PatternOptions, Validator};
+use serde_json::{Map, Value};
 use wakepost_domain::event_type::EventType;
 use wakepost_domain::limits::truncate;
 use wakepost_domain::webhook::{Webhook, WebhookSecrets};
@@ -50,8 +50,16 @@ impl Catalogue {
     fn of(types: Vec<EventType>) -> Catalogue {
         let known = |event_type: EventType| {
             let schemas = event_type.spec.versions.iter().filter_map(|(name, version)| {
-                // What cannot be compiled was refused when it was registered.
-                Some((name.clone(), schema(version.schema.as_ref()?).ok()?))
+                // What cannot be compiled was refused when it was registered, unless an older server took it.
+                let compiled = schema(version.schema.as_ref()?).inspect_err(|why| {
+                    tracing::warn!(
+                        event_type = event_type.name,
+                        version = name,
+                        why,
+                        "a schema is not used"
+                    );
+                });
+                Some((name.clone(), compiled.ok()?))
             });
             let schemas = schemas.collect();
             (event_type.name.clone(), KnownType { event_type, schemas })
@@ -92,62 +100,117 @@ pub fn misfit(schema: &Validator, value: &Value) -> Option<(String, String)> {
 
 /// Compiles a schema. It fetches nothing, its patterns cannot explode, and neither can its references.
 pub fn schema(schema: &Value) -> std::result::Result<Validator, String> {
-    Weight { root: schema, within: Vec::new() }.of(schema)?;
+    let draft = Draft::default().detect(schema);
+    Weight { root: schema, draft, within: Vec::new(), depth: 0 }.of(schema)?;
+    let mut nameless = schema.clone();
+    if let Some(fields) = nameless.as_object_mut()
+        && fields.get(draft.id_keyword()).is_some_and(Value::is_string)
+    {
+        // Nobody refers to it by its name, and what it refers to must be what was weighed.
+        fields.remove(draft.id_keyword());
+    }
     jsonschema::options()
         .with_pattern_options(PatternOptions::regex())
-        .build(schema)
+        .build(&nameless)
         .map_err(|error| error.to_string())
 }
 
 /// How large a schema may be once every reference is written out. References that refer to references double with each
 /// step, and so does the time that a subject takes to be checked.
 const WEIGHT_MAX: usize = 20_000;
+/// How deep it may be then: the stack of whoever compiles it or checks a subject grows with it.
+const DEPTH_MAX: usize = 200;
+/// Words that hold data, not schemas.
+const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
+/// Words that hold schemas by names of the author's own, which are no words.
+const NAMED: [&str; 6] =
+    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 
 /// Weighs a schema with its references written out.
 struct Weight<'a> {
     root: &'a Value,
+    /// Which version of the language the whole is in.
+    draft: Draft,
     /// The references that are being followed.
     within: Vec<&'a str>,
+    depth: usize,
 }
 
 impl<'a> Weight<'a> {
     fn of(&mut self, value: &'a Value) -> std::result::Result<usize, String> {
-        let mut weight = 1;
-        let parts: Box<dyn Iterator<Item = &'a Value>> = match value {
-            Value::Object(fields) => {
-                let is_root = std::ptr::eq(value, self.root);
-                for word in ["$dynamicRef", "$recursiveRef", "$id", "$anchor", "$dynamicAnchor"] {
-                    // A name for the whole changes nothing; one for a part changes what its references mean.
-                    let is_harmless = is_root && word == "$id";
-                    if !is_harmless && fields.get(word).is_some_and(Value::is_string) {
-                        return Err(format!("must not use {word} inside"));
-                    }
-                }
-                if let Some(place) = fields.get("$ref").and_then(Value::as_str) {
-                    weight += self.referred(place)?;
-                }
-                // These hold data, not schemas.
-                let is_data = |name: &str| ["const", "default", "enum", "examples"].contains(&name);
-                Box::new(
-                    fields.iter().filter(move |(name, _)| !is_data(name)).map(|(_, part)| part),
-                )
-            }
-            Value::Array(items) => Box::new(items.iter()),
-            _ => return Ok(1),
+        if self.depth == DEPTH_MAX {
+            return Err(format!(
+                "must be at most {DEPTH_MAX} levels deep once its references are written out"
+            ));
+        }
+        self.depth += 1;
+        let weight = match value {
+            Value::Object(fields) => self.of_words(value, fields)?,
+            Value::Array(items) => self.of_all(items.iter())?,
+            _ => 1,
         };
-        for part in parts {
-            weight += self.of(part)?;
-            if weight > WEIGHT_MAX {
-                return Err(format!(
-                    "must have at most {WEIGHT_MAX} parts once its references are written out"
-                ));
-            }
+        self.depth -= 1;
+        Ok(weight)
+    }
+
+    fn of_words(
+        &mut self,
+        value: &'a Value,
+        fields: &'a Map<String, Value>,
+    ) -> std::result::Result<usize, String> {
+        self.check_words(value, fields)?;
+        let mut weight = 1;
+        if let Some(place) = fields.get("$ref").and_then(Value::as_str) {
+            weight += self.referred(place)?;
+        }
+        for (name, part) in fields {
+            weight += match part {
+                _ if DATA.contains(&name.as_str()) => 0,
+                Value::Object(named) if NAMED.contains(&name.as_str()) => {
+                    self.of_all(named.values())?
+                }
+                part => self.of(part)?,
+            };
+            bounded(weight)?;
         }
         Ok(weight)
     }
 
+    fn of_all(
+        &mut self,
+        parts: impl Iterator<Item = &'a Value>,
+    ) -> std::result::Result<usize, String> {
+        let mut weight = 1;
+        for part in parts {
+            weight += self.of(part)?;
+            bounded(weight)?;
+        }
+        Ok(weight)
+    }
+
+    /// A name for the whole, and the language it is in, change nothing; one for a part changes what its references mean.
+    fn check_words(
+        &self,
+        value: &'a Value,
+        fields: &Map<String, Value>,
+    ) -> std::result::Result<(), String> {
+        let is_root = std::ptr::eq(value, self.root);
+        let own = self.draft.id_keyword();
+        let words = ["$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor", "$id", own];
+        let is_used = |word: &&str| fields.get(*word).is_some_and(Value::is_string);
+        let is_harmless = |word: &&str| is_root && ["$id", own].contains(word);
+        let other_draft = self.draft.detect(value) != self.draft;
+        let odd = words.into_iter().find(|word| is_used(word) && !is_harmless(word));
+        match odd.or(other_draft.then_some("another $schema")) {
+            Some(word) => Err(format!("must not use {word} inside")),
+            None => Ok(()),
+        }
+    }
+
     fn referred(&mut self, place: &'a str) -> std::result::Result<usize, String> {
-        let pointer = place.strip_prefix('#').ok_or("must refer only to parts of itself: #/…")?;
+        // What is written with % may be read in two ways.
+        let pointer = place.strip_prefix('#').filter(|pointer| !pointer.contains('%'));
+        let pointer = pointer.ok_or("must refer only to parts of itself, without %: #/…")?;
         let target = self.root.pointer(pointer).ok_or_else(|| format!("{place} leads nowhere"))?;
         if self.within.contains(&place) || std::ptr::eq(target, self.root) {
             return Err(format!("must not refer to itself: {place}"));
@@ -156,6 +219,15 @@ impl<'a> Weight<'a> {
         let weight = self.of(target);
         self.within.pop();
         weight
+    }
+}
+
+fn bounded(weight: usize) -> std::result::Result<(), String> {
+    match weight > WEIGHT_MAX {
+        true => {
+            Err(format!("must have at most {WEIGHT_MAX} parts once its references are written out"))
+        }
+        false => Ok(()),
     }
 }
 
@@ -253,7 +325,7 @@ mod tests {
             schema(&json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}})).is_err()
         );
         assert!(schema(&json!({"properties": {"child": {"$ref": "#"}}})).is_err());
-        let mut defs = serde_json::Map::new();
+        let mut defs = Map::new();
         defs.insert("d0".to_owned(), json!({"type": "object"}));
         for level in 1..40 {
             let inner = json!({"$ref": format!("#/$defs/d{}", level - 1)});
@@ -267,5 +339,62 @@ mod tests {
         assert!(schema(&plain).unwrap().is_valid(&json!({})));
         let validator = schema(&json!({"type": "string", "pattern": "^(a+)+$"})).unwrap();
         assert!(!validator.is_valid(&json!("a".repeat(5000) + "b")));
+    }
+
+    /// A value within a value within a value.
+    fn nested(name: &str, depth: usize) -> Value {
+        (0..depth).fold(json!({}), |inner, _| json!({name: inner}))
+    }
+
+    #[test]
+    fn what_is_weighed_is_what_is_compiled() {
+        let twice = |place: &str| json!({"allOf": [{"$ref": place}, {"$ref": place}]});
+        let holes = [
+            // A property may have the name of a word that holds data.
+            json!({"properties": {"default": twice("#")}}),
+            json!({"properties": {"const": twice("#/$defs/enum")},
+                "$defs": {"enum": {"properties": {"const": twice("#/$defs/enum")}}}}),
+            // References are decoded.
+            json!({"$ref": "#/$defs/a%62", "$defs": {"a%62": {}, "ab": twice("#/$defs/a%62")}}),
+            // A part with a name of its own is what the references in it are read from.
+            json!({"$schema": "http://json-schema.org/draft-04/schema#", "definitions": {"a": {}},
+                "not": {"id": "http://x.example/y", "definitions": {"a": twice("#/definitions/a")},
+                    "allOf": [{"$ref": "#/definitions/a"}]}}),
+            json!({"$defs": {"a": {}}, "not": {"$schema": "http://json-schema.org/draft-04/schema#",
+                "id": "y", "$defs": {"a": twice("#/$defs/a")}, "allOf": [{"$ref": "#/$defs/a"}]}}),
+        ];
+        for hole in holes {
+            assert!(schema(&hole).is_err(), "{hole}");
+        }
+        let data = json!({"default": {"$ref": "#", "$id": "x"}, "enum": [{"$anchor": "x"}]});
+        assert!(schema(&data).is_ok(), "data has no words");
+    }
+
+    #[test]
+    fn a_schema_has_a_name_that_nobody_goes_by() {
+        let meta = "http://json-schema.org/draft-07/schema";
+        let named = json!({"$schema": meta, "$id": meta, "$ref": "#/definitions/nonNegativeInteger",
+            "definitions": {"nonNegativeInteger": {"type": "string"}}});
+        let compiled = schema(&named).unwrap();
+        assert!(compiled.is_valid(&json!("x")) && !compiled.is_valid(&json!(1)));
+    }
+
+    #[test]
+    fn references_cannot_exhaust_the_stack() {
+        let chain = |word: &str, length: usize| {
+            let part = |n: usize| match n {
+                0 => json!({"type": "object"}),
+                n => json!({"not": {"$ref": format!("#/{word}/a{}", n - 1)}}),
+            };
+            let parts: Map<_, _> = (0..length).map(|n| (format!("a{n}"), part(n))).collect();
+            json!({"$ref": format!("#/{word}/a{}", length - 1), word: parts})
+        };
+        for word in ["$defs", "default"] {
+            let why = schema(&chain(word, 5000)).unwrap_err();
+            assert!(why.contains("levels deep"), "{why}");
+        }
+        let deepest = chain("default", DEPTH_MAX / 2 - 1);
+        let compiled = schema(&deepest).unwrap();
+        misfit(&compiled, &nested("a", 120));
     }
 }
