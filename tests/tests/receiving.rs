@@ -419,6 +419,7 @@ async fn broken_http_is_refused_and_the_connection_closed() {
     // What two readers could take for two different requests.
     let next = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let pieces = format!("{length:x}\r\n{body}\r\n0\r\n\r\n");
+    let ended_twice = format!("{length:x}\r\n{body}\r\n0\r\nX: y\n\n");
     let framings = [
         (format!("Content-Length: {length}\r\nContent-Length: 3"), &body),
         (format!("Content-Length: {length}\r\nContent-Length: {length}"), &body),
@@ -427,6 +428,7 @@ async fn broken_http_is_refused_and_the_connection_closed() {
         (format!("Transfer-Encoding: chunked\r\nContent-Length: {length}"), &body),
         ("Transfer-Encoding: chunked, identity".to_owned(), &pieces),
         ("Transfer-Encoding: chunked".to_owned(), &body),
+        ("Transfer-Encoding: chunked".to_owned(), &ended_twice),
         (format!("Content-Length: +{length}"), &body),
     ];
     for (framing, body) in framings {

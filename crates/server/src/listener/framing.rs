@@ -1,6 +1,7 @@
 //! Requests that say their length in two ways are made unreadable before HTTP's parser sees them.
 
 use std::io;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -12,13 +13,15 @@ const HTTP_2: &[u8] = b"PRI * HTTP/2.0\r";
 
 /// A stream whose requests give their length once. The parser takes a length beside chunks, and the same length
 /// twice, drops one of them and says nothing; a proxy before us may have gone by the other one. So the colon of
-/// the second becomes a NUL, which the parser refuses with 400, closing the connection.
+/// the second becomes a NUL, which the parser refuses with 400, closing the connection. So does an end of line after the
+/// last chunk that is no CRLF: the parser passes over it and goes on to a CRLF, where others see a request begin.
 pub struct Framed<S> {
     stream: S,
     framing: Framing,
 }
 
 impl<S> Framed<S> {
+    /// Requests are read from this.
     pub fn new(stream: S) -> Framed<S> {
         Framed { stream, framing: Framing::default() }
     }
@@ -35,6 +38,8 @@ struct Framing {
     number: u64,
     length: bool,
     chunked: bool,
+    /// The byte before was a CR.
+    after_cr: bool,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
@@ -85,8 +90,10 @@ impl Framing {
 
     /// Takes one byte, and gives what the parser is to see of it.
     fn step(&mut self, byte: u8) -> u8 {
+        let after_cr = mem::replace(&mut self.after_cr, byte == b'\r');
         match (self.place, byte) {
             (Place::Name, b':') => return self.named(),
+            (Place::Trailer, b'\n') if !after_cr => return 0,
             (Place::Start | Place::Name | Place::Trailer, b'\n') => self.line(),
             (Place::Start | Place::Name | Place::Trailer, _)
                 if self.name.len() < NAME_BYTES_MAX =>
@@ -228,6 +235,19 @@ mod tests {
         let http_2 =
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nx:y\r\nContent-Length: 1\r\nContent-Length: 1";
         assert_eq!(seen(http_2), http_2);
+    }
+
+    #[test]
+    fn what_follows_the_last_chunk_ends_where_the_parser_says() {
+        let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
+        let other = "POST / HTTP/1.1\r\nContent-Length: 999\r\n\r\n";
+        for (trailer, spoiled) in [("X: y\n\n", "X: y\0\0"), ("\n", "\0"), ("X:\r\n\n", "X:\r\n\0")]
+        {
+            assert_eq!(
+                seen(&[chunked, trailer, other].concat()),
+                [chunked, spoiled, other].concat()
+            );
+        }
     }
 
     #[test]
