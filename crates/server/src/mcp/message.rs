@@ -10,6 +10,7 @@ pub const STATELESS: &str = "2026-07-28";
 /// The revisions that begin with a handshake, newest first.
 pub const HANDSHAKES: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
 
+const VERSION: &str = "mcp-protocol-version";
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 const SERVER_KEY: &str = "io.modelcontextprotocol/serverInfo";
@@ -79,8 +80,8 @@ impl Fault {
 
 /// Reads a message. A notification, or an answer to nothing, is `None`.
 pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<Option<Asked>, (Value, Era, Fault)> {
-    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let version = header("mcp-protocol-version");
+    let versions = headers.get_all(VERSION).iter().map(|value| value.to_str().unwrap_or_default());
+    let versions: Vec<&str> = versions.collect();
     let nobody = |fault| (Value::Null, Era::Handshake, fault);
     let message: Map<String, Value> = match serde_json::from_slice(body) {
         Ok(Value::Object(message)) => message,
@@ -110,8 +111,9 @@ pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<Option<Asked>, (Value, E
     };
     let params = message.get("params").cloned().unwrap_or_else(|| json!({}));
     let meta = &params["_meta"];
-    let is_stateless =
-        !meta[VERSION_KEY].is_null() || version == Some(STATELESS) || method == "server/discover";
+    let is_stateless = !meta[VERSION_KEY].is_null()
+        || versions.contains(&STATELESS)
+        || method == "server/discover";
     let era = if is_stateless { Era::Stateless } else { Era::Handshake };
     let Some(id) = id else {
         return match message.contains_key("id") {
@@ -128,9 +130,10 @@ pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<Option<Asked>, (Value, E
         return refused(Fault::invalid_params("`params` must be an object"));
     }
     if let Some(fault) = match era {
-        Era::Stateless => odd_envelope(headers, &method, &params, version),
+        Era::Stateless => odd_envelope(headers, &method, &params),
         Era::Handshake => {
-            version.filter(|known| !HANDSHAKES.contains(known)).map(Fault::unsupported)
+            let unknown = versions.into_iter().find(|version| !HANDSHAKES.contains(version));
+            unknown.map(Fault::unsupported)
         }
     } {
         return refused(fault);
@@ -139,12 +142,7 @@ pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<Option<Asked>, (Value, E
 }
 
 /// What is wrong with what a request of the newer way must carry: whoever routes by headers must see what we see.
-fn odd_envelope(
-    headers: &HeaderMap,
-    method: &str,
-    params: &Value,
-    version: Option<&str>,
-) -> Option<Fault> {
+fn odd_envelope(headers: &HeaderMap, method: &str, params: &Value) -> Option<Fault> {
     let meta = &params["_meta"];
     let missing: Vec<&str> =
         [VERSION_KEY, CAPABILITIES_KEY].into_iter().filter(|key| meta.get(key).is_none()).collect();
@@ -159,6 +157,7 @@ fn odd_envelope(
     };
     let mismatch =
         |name: &str| Some(Fault::new(HEADER_MISMATCH, format!("{name} is not what the body says")));
+    let version = header(VERSION);
     if version.is_none() || meta[VERSION_KEY] != json!(version) {
         return mismatch("MCP-Protocol-Version");
     }
@@ -254,6 +253,12 @@ mod tests {
                 .collect();
             assert_eq!(read_with(&fewer, &new).unwrap_err(), HEADER_MISMATCH);
         }
+        for other in ["2025-06-18", STATELESS] {
+            let twice = [&headers[..], &[("mcp-protocol-version", other)]].concat();
+            assert_eq!(read_with(&twice, &new).unwrap_err(), HEADER_MISMATCH);
+        }
+        let twice = [version, ("mcp-protocol-version", "1999-01-01")];
+        assert_eq!(read_with(&twice, &old).unwrap_err(), UNSUPPORTED_VERSION);
     }
 
     #[test]
