@@ -41,7 +41,9 @@ mod pulling;
 mod schedules;
 mod series;
 mod sources;
-mod sse;
+/// For its fuzz target; no part of the SDK.
+#[doc(hidden)]
+pub mod sse;
 mod stats;
 mod tenants;
 mod transport;
