@@ -5,9 +5,12 @@
 //! random changes of both; `cargo xtask fuzz` lets libFuzzer look for more (`driver/`).
 
 mod answers;
+mod framing;
 mod input;
+mod messages;
 mod records;
 mod requests;
+mod schemas;
 mod settings;
 mod tokens;
 mod wire;
@@ -24,11 +27,14 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 19] = [
+    Target { name: "framing", run: framing::run, seeds: framing::seeds },
     Target { name: "requests", run: requests::run, seeds: requests::seeds },
     Target { name: "signatures", run: wire::signatures, seeds: wire::signature_seeds },
     Target { name: "tokens", run: tokens::run, seeds: tokens::seeds },
     Target { name: "answers", run: answers::run, seeds: answers::seeds },
+    Target { name: "mcp", run: messages::mcp, seeds: messages::mcp_seeds },
+    Target { name: "streams", run: messages::streams, seeds: messages::stream_seeds },
     Target { name: "peers", run: wire::peers, seeds: wire::peer_seeds },
     Target { name: "retry_after", run: wire::retry_after, seeds: wire::retry_after_seeds },
     Target { name: "addresses", run: wire::addresses, seeds: wire::address_seeds },
@@ -37,6 +43,7 @@ pub const TARGETS: [Target; 15] = [
     Target { name: "records", run: records::run, seeds: records::seeds },
     Target { name: "templates", run: settings::templates, seeds: settings::template_seeds },
     Target { name: "patterns", run: settings::patterns, seeds: settings::pattern_seeds },
+    Target { name: "schemas", run: schemas::run, seeds: schemas::seeds },
     Target { name: "redaction", run: settings::redaction, seeds: settings::redaction_seeds },
     Target { name: "cron", run: settings::cron, seeds: settings::cron_seeds },
     Target { name: "config", run: settings::config, seeds: settings::config_seeds },

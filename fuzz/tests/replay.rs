@@ -91,10 +91,13 @@ macro_rules! replays {
 }
 
 replays!(
+    framing,
     requests,
     signatures,
     tokens,
     answers,
+    mcp,
+    streams,
     peers,
     retry_after,
     addresses,
@@ -103,6 +106,7 @@ replays!(
     records,
     templates,
     patterns,
+    schemas,
     redaction,
     cron,
     config,

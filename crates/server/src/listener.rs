@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use wakepost_store::failpoint;
 
-use framing::Framed;
+pub use framing::Framed;
 use patient::Patient;
 use tls::Tls;
 
@@ -128,6 +128,16 @@ pub async fn serve_with(
     if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
         tracing::warn!("some connections did not end within the grace period");
     }
+}
+
+/// Serves one connection, whatever carries it, until its peer or a rule ends it.
+pub async fn serve_stream(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: SocketAddr,
+    router: Router,
+) {
+    let graceful = GracefulShutdown::new();
+    connection(stream, peer, router, graceful.watcher()).await;
 }
 
 /// TLS's handshake, in good time.

@@ -6,7 +6,7 @@
 
 mod envelope;
 mod explain;
-mod message;
+pub mod message;
 mod run;
 mod tools;
 
