@@ -62,7 +62,7 @@ async fn what_is_not_there_is_told_before_what_is_wrong_with_the_request() {
 }
 
 /// What a portal link may do beside looking after webhooks and deliveries.
-const FOR_SUBSCRIBERS: [&str; 2] = ["list_event_types", "list_event_deliveries"];
+const FOR_SUBSCRIBERS: [&str; 3] = ["list_event_types", "get_event_type", "list_event_deliveries"];
 
 #[tokio::test]
 async fn a_portal_link_opens_webhooks_and_deliveries_and_nothing_else() {
