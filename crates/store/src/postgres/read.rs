@@ -31,7 +31,7 @@ impl Reading for Postgres {
         filter: EventFilter,
         page: Cursor,
     ) -> Result<Vec<EventRow>> {
-        events(&self.cool().await?, tenant, &filter, page).await
+        events(&mut self.cool().await?, tenant, &filter, page).await
     }
 
     async fn event(&self, tenant: TenantId, id: EventId) -> Result<Option<Event>> {
