@@ -44,7 +44,8 @@ pub fn job_problems(inner: &Inner, id: &str, shown: &Value) -> Vec<Problem> {
 }
 
 fn effect_problems(inner: &Inner, id: &str, shown: &Value) -> Vec<Problem> {
-    let Some(job) = inner.jobs.get(id) else { return Vec::new() };
+    let owner = inner.owner(id);
+    let Some(job) = inner.jobs.get(owner) else { return Vec::new() };
     let mut problems = Vec::new();
     let of = |key: &str| {
         let effects = shown["effects"].as_array().into_iter().flatten();
@@ -61,7 +62,7 @@ fn effect_problems(inner: &Inner, id: &str, shown: &Value) -> Vec<Problem> {
         }
     }
     if shown["status"] == "succeeded" {
-        let undone = planned_keys(id)
+        let undone = planned_keys(owner)
             .filter(|key| job.effects.get(*key).is_none_or(|effect| effect.executed == 0));
         problems.extend(undone.map(|key| ("E1", format!("succeeded without {key}"))));
     }

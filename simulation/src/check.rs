@@ -11,6 +11,7 @@ use wakepost_crash::told::Problem;
 use crate::clients::Desk;
 use crate::receiver::Receiver;
 use crate::record::delivery_problems;
+use crate::repeats::originals;
 use crate::story::Hook;
 
 /// How long what is left may take, in simulated time: leases, the longest backoffs of jobs and deliveries.
@@ -53,6 +54,7 @@ async fn unfinished(desk: &Desk, hooks: &[Hook]) -> Vec<Value> {
     for (_, id) in hooks {
         left.extend(desk.list(&format!("/webhooks/{id}/deliveries")).await);
     }
+    left.extend(operations(desk).await.into_values());
     left.retain(|row| row["status"].as_str().is_none_or(|status| OPEN.contains(&status)));
     left
 }
@@ -123,17 +125,29 @@ async fn bodies(desk: &Desk) -> Vec<Problem> {
     problems
 }
 
-/// Every event has one job, which ended as the workers were told (U1, L5, L6, L7), with its effects (E1, E2).
+/// All bulk work, as it is shown.
+async fn operations(desk: &Desk) -> BTreeMap<String, Value> {
+    let mut shown = BTreeMap::new();
+    for id in desk.repeats.operations() {
+        let operation = desk.read(&format!("/operations/{id}")).await;
+        shown.insert(id, operation.unwrap_or_default());
+    }
+    shown
+}
+
+/// Every event has one job, and its replays, which ended as the workers were told (U1, L5, L6, L7), with its effects (E1, E2).
 async fn jobs(desk: &Desk) -> Vec<Problem> {
     let mut by_event: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for row in desk.list("/jobs").await {
+    let shown = desk.list("/jobs").await;
+    let mut problems = desk.repeats.replay_problems(&shown, &operations(desk).await);
+    problems.extend(desk.repeats.tick_problems(&shown));
+    for row in originals(&shown).filter(|row| row["schedule_id"].is_null()) {
         let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
         by_event.entry(text("event_id")).or_default().push(text("id"));
     }
-    let mut problems = Vec::new();
     {
         let mut inner = desk.told.lock();
-        inner.found.jobs = by_event.values().map(Vec::len).sum();
+        inner.found.jobs = shown.len();
         for (key, event) in &inner.events {
             let Some((event_id, job_id)) = &event.ids else { continue };
             let jobs = by_event.get(event_id).map(Vec::as_slice).unwrap_or_default();
@@ -143,10 +157,12 @@ async fn jobs(desk: &Desk) -> Vec<Problem> {
         }
         problems.extend(inner.line_problems(by_event.get("").map_or(&[], Vec::as_slice)));
     }
-    for id in by_event.into_values().flatten() {
+    let mut all: Vec<&str> = shown.iter().filter_map(|row| row["id"].as_str()).collect();
+    all.sort_unstable();
+    for id in all {
         let shown = desk.read(&format!("/jobs/{id}")).await;
         let found = match &shown {
-            Some(shown) => job_problems(&desk.told.lock(), &id, shown),
+            Some(shown) => job_problems(&desk.told.lock(), id, shown),
             None => vec![("D1", "is listed and cannot be shown".to_owned())],
         };
         let shown = shown.unwrap_or_default();

@@ -7,12 +7,17 @@ use std::time::Duration;
 use wakepost_crash::chance::Chance;
 use wakepost_store::failpoint::{Passing, Whim};
 
+use crate::places::Places;
 use crate::time::Time;
 
 /// Places that every move of the store passes patiently: before its commit, and between the commit and the answer.
 const MOVES: [&str; 2] = ["store.busy", "store.after_commit"];
 /// How long the server may deal with what went wrong: its longest lease of its own, renewals and repeats.
 const AFTERMATH: Duration = Duration::from_secs(60);
+/// The first passes of each place, and how much likelier it is that something goes wrong there: else next to nothing ever
+/// would at those that are seldom passed.
+const FIRST_PASSES: u64 = 4;
+const FIRST_TIMES: u64 = 10;
 
 /// How often things happen, out of 10,000.
 #[derive(Debug, Clone, Copy)]
@@ -27,21 +32,36 @@ struct Temper {
     drag_ms: u64,
 }
 
+/// When things go wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Season {
+    /// At the first start, while the database is made.
+    Beginning,
+    /// Not now.
+    Calm,
+    /// While clients are at work.
+    Load,
+}
+
 /// What goes wrong.
 pub struct Faults {
     time: Arc<Time>,
     chance: RefCell<Chance>,
     temper: Temper,
-    is_on: Cell<bool>,
+    season: Cell<Season>,
     is_crashed: Cell<bool>,
+    /// When the life began that lasts, if it does not end before the story, but by a crash.
+    lasting_since: Cell<Option<Duration>>,
     /// How often something failed, waited or was lost.
     acted: Cell<u64>,
     /// When anything did, or the server was gone; lost hints apart, which undo nothing.
     moments: RefCell<Vec<Duration>>,
+    /// Where anything could.
+    places: RefCell<Places>,
 }
 
 impl Faults {
-    /// The faults of a seed; none until they are switched on.
+    /// The faults of a seed.
     pub fn new(seed: u64, time: Arc<Time>) -> Faults {
         let mut chance = Chance::new(seed, 1);
         let mut often = |most: u64| if chance.percent(30) { 0 } else { chance.within(0, most) };
@@ -58,21 +78,33 @@ impl Faults {
             time,
             chance: RefCell::new(chance),
             temper,
-            is_on: Cell::new(false),
+            season: Cell::new(Season::Beginning),
             is_crashed: Cell::new(false),
+            lasting_since: Cell::default(),
             acted: Cell::new(0),
             moments: RefCell::default(),
+            places: RefCell::default(),
         }
     }
 
-    /// From now on things go wrong, or they do not.
-    pub fn switch(&self, is_on: bool) {
-        self.is_on.set(is_on);
+    /// From now on it is this season.
+    pub fn turn(&self, season: Season) {
+        self.season.set(season);
     }
 
-    /// Whether things go wrong.
+    /// Whether things go wrong while clients are at work.
     pub fn are_on(&self) -> bool {
-        self.is_on.get()
+        self.season.get() == Season::Load
+    }
+
+    /// Whether nothing goes wrong.
+    pub fn is_calm(&self) -> bool {
+        self.season.get() == Season::Calm
+    }
+
+    /// Where something could go wrong, and did.
+    pub fn places(&self) -> Places {
+        self.places.borrow().clone()
     }
 
     /// How often something failed, waited or was lost.
@@ -84,6 +116,16 @@ impl Faults {
     pub fn is_quiet_after(&self, moment: Duration) -> bool {
         let aftermath = moment..=moment + AFTERMATH;
         !self.moments.borrow().iter().any(|at| aftermath.contains(at))
+    }
+
+    /// The server begins a life, whose time is limited or not.
+    pub fn begin_life(&self, lasts: bool) {
+        self.lasting_since.set(lasts.then(|| self.time.passed()));
+    }
+
+    /// How long the server has lived a life that lasts as long as nothing goes wrong.
+    pub fn lasting_for(&self) -> Option<Duration> {
+        self.lasting_since.get().map(|since| self.time.passed().saturating_sub(since))
     }
 
     /// Whether the server is gone.
@@ -106,26 +148,36 @@ impl Faults {
         if self.is_crashed() {
             return Some(Whim::Crash);
         }
-        if !self.are_on() {
+        if self.is_calm() {
             return None;
         }
+        let passes = self.places.borrow_mut().passed(place);
+        let whim = self.whim(place, passing, passes);
+        if whim.is_some() {
+            self.places.borrow_mut().acted(place);
+        }
+        whim
+    }
+
+    fn whim(&self, place: &'static str, passing: Passing, passes: u64) -> Option<Whim> {
         let temper = self.temper;
         let happens = |often: u64| self.chance.borrow_mut().within(1, 10_000) <= often;
         if place == "wake.lost" {
             return self.count(happens(temper.wake_lost).then_some(Whim::Fail));
         }
-        if happens(temper.crash) {
+        let times = if passes <= FIRST_PASSES { FIRST_TIMES } else { 1 };
+        if happens(temper.crash * times) {
             self.is_crashed.set(true);
             self.disturb();
             return Some(Whim::Crash);
         }
         // A commit passes several places.
         let share = if place.starts_with("store.") || place.starts_with("sqlite.") { 4 } else { 1 };
-        if happens(temper.fail / share) {
+        if happens(temper.fail * times / share) {
             self.disturb();
             return self.count(Some(Whim::Fail));
         }
-        if passing == Passing::AtOnce || !happens(temper.wait / share) {
+        if passing == Passing::AtOnce || !happens(temper.wait * times / share) {
             return None;
         }
         self.disturb();

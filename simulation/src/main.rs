@@ -13,8 +13,10 @@ mod faults;
 mod life;
 mod many;
 mod options;
+mod places;
 mod receiver;
 mod record;
+mod repeats;
 mod server;
 mod simulate;
 mod story;
@@ -38,7 +40,9 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let ran = match Cli::parse().command {
-        Command::Many { seeds, from, twice, common } => many::run(from, seeds, twice, common),
+        Command::Many { seeds, from, twice, all_places, common } => {
+            many::run(from..from + seeds, many::Wanted { twice, all_places }, common)
+        }
         Command::One { seed, trace, common } => apart(move || one(seed, trace, common)),
     };
     ran.unwrap_or_else(|error| {
@@ -63,7 +67,7 @@ fn one(seed: u64, trace: bool, common: Common) -> anyhow::Result<ExitCode> {
         println!("{violation}");
     }
     let counts = outcome.counts.map(|count| count.to_string()).join(" ");
-    println!("{}{} {counts}", many::OUTCOME, outcome.hash);
+    println!("{}{} {counts} {}", many::OUTCOME, outcome.hash, outcome.places);
     Ok(if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -1,6 +1,7 @@
 //! Many seeds: each in a process of its own, since what a process has done before must not matter.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::process::{Command, ExitCode, Output};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +11,7 @@ use clap::ValueEnum;
 
 use crate::control::Control;
 use crate::options::Common;
+use crate::places::Places;
 
 /// What a process says in its last line when nothing was wrong.
 pub const OUTCOME: &str = "outcome ";
@@ -18,18 +20,29 @@ const PROGRESS: Duration = Duration::from_secs(10);
 /// After so many bad seeds the others are not run.
 const FAILED_MAX: usize = 10;
 
+/// What is wanted of seeds besides that nothing is wrong.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    /// That each goes the same way twice.
+    pub twice: bool,
+    /// That they get to every place within reach.
+    pub all_places: bool,
+}
+
 /// Sums over all seeds.
 #[derive(Default)]
 struct Sums {
     seeds: u64,
     counts: [u64; 7],
+    places: Places,
     /// Seeds that went wrong, and what was said of them.
     failed: Vec<(u64, String)>,
 }
 
 /// Runs seeds on all cores.
-pub fn run(from: u64, seeds: u64, twice: bool, common: Common) -> anyhow::Result<ExitCode> {
-    let (next, sums) = (AtomicU64::new(from), Mutex::new(Sums::default()));
+pub fn run(range: Range<u64>, wanted: Wanted, common: Common) -> anyhow::Result<ExitCode> {
+    let seeds = range.end - range.start;
+    let (next, sums) = (AtomicU64::new(range.start), Mutex::new(Sums::default()));
     let (began, shown) = (Instant::now(), Mutex::new(Instant::now()));
     let threads = std::thread::available_parallelism()?.get();
     std::thread::scope(|scope| {
@@ -38,10 +51,10 @@ pub fn run(from: u64, seeds: u64, twice: bool, common: Common) -> anyhow::Result
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     let is_over = lock(&sums).failed.len() >= FAILED_MAX;
-                    if seed >= from + seeds || is_over {
+                    if seed >= range.end || is_over {
                         return;
                     }
-                    let ran = one(seed, twice, common);
+                    let ran = one(seed, wanted.twice, common);
                     let mut sums = lock(&sums);
                     sums.add(seed, ran);
                     let mut shown = lock(&shown);
@@ -55,6 +68,7 @@ pub fn run(from: u64, seeds: u64, twice: bool, common: Common) -> anyhow::Result
     });
     let mut sums = sums.into_inner().expect("no thread panics while holding it");
     println!("{} seeds in {:.0} s: {sums}", sums.seeds, began.elapsed().as_secs_f64());
+    println!("{}", sums.places.report());
     sums.failed.sort();
     for (seed, what) in &sums.failed {
         println!("seed {seed}:\n{what}");
@@ -62,8 +76,12 @@ pub fn run(from: u64, seeds: u64, twice: bool, common: Common) -> anyhow::Result
     if let Some((seed, _)) = sums.failed.first() {
         println!("again: cargo xtask simulate --seed {seed} --trace");
     }
+    let surprises = if wanted.all_places { sums.places.surprises() } else { Vec::new() };
+    if !surprises.is_empty() {
+        println!("reached though out of reach, or not reached though within it: {surprises:?}");
+    }
     let good = match common.control {
-        None => sums.failed.is_empty(),
+        None => sums.failed.is_empty() && surprises.is_empty(),
         Some(control) => sums.has_noticed(control),
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -138,8 +156,11 @@ impl Sums {
         self.seeds += 1;
         match ran {
             Ok(outcome) => {
-                let numbers = outcome.split(' ').skip(1).map(|word| word.parse().unwrap_or(0));
+                let words: Vec<&str> = outcome.splitn(self.counts.len() + 2, ' ').collect();
+                let numbers = words.iter().skip(1).map(|word| word.parse().unwrap_or(0));
                 self.counts.iter_mut().zip(numbers).for_each(|(sum, more): (_, u64)| *sum += more);
+                let places = words.last().and_then(|places| places.parse().ok());
+                self.places.add(&places.unwrap_or_default());
             }
             Err(what) => self.failed.push((seed, what)),
         }

@@ -27,6 +27,9 @@ pub enum Command {
         /// Run each seed twice, and compare what happened
         #[arg(long)]
         twice: bool,
+        /// Fail if a place was not reached that is within reach
+        #[arg(long)]
+        all_places: bool,
         /// How they run
         #[command(flatten)]
         common: Common,

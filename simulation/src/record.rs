@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use wakepost_crash::exchange::Exchange;
 use wakepost_crash::told::{Problem, Told};
+use wakepost_domain::Timestamp;
 
 use crate::faults::Faults;
 use crate::receiver::{Seen, Sightings};
@@ -21,52 +22,71 @@ pub struct Record(RefCell<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// Jobs that must not start before a time, in Unix milliseconds.
-    run_at: BTreeMap<String, i64>,
-    /// When each of them was first given out, if that was its first attempt.
-    started: BTreeMap<String, i64>,
-    /// Lease calls while nothing went wrong: when they were sent and answered.
-    waits: Vec<(i64, i64)>,
+    /// Jobs that must not start before a time, in Unix milliseconds, and how often the clock had been set when that was told.
+    run_at: BTreeMap<String, (i64, u32)>,
+    /// When each of them was first given out, if that was its first attempt, and by which clock.
+    started: BTreeMap<String, (i64, u32)>,
+    /// Lease calls while nothing went wrong: when they were sent and answered, and by which clock.
+    waits: Vec<(i64, i64, u32)>,
+    /// From which tick on a schedule's jobs must come in time, in Unix milliseconds.
+    ticks_from: Option<i64>,
     /// What was published, by its dedup key: the id that its publisher was told, if any.
     published: BTreeMap<String, Option<String>>,
 }
 
 impl Record {
-    /// A maker was told that its job runs then.
-    pub fn runs_at(&self, job: &str, at: i64) {
-        self.0.borrow_mut().run_at.insert(job.to_owned(), at);
+    /// A maker was told that its job runs then. `steps`, here and below: how often the clock has been set.
+    pub fn runs_at(&self, job: &str, at: i64, steps: u32) {
+        self.0.borrow_mut().run_at.insert(job.to_owned(), (at, steps));
     }
 
-    /// A worker was given a job: never early (D5).
-    pub fn leased(&self, told: &Told, job: &Value, received: i64) {
+    /// From this tick on a schedule's jobs must come in time.
+    pub fn ticks_count_from(&self, from: i64) {
+        self.0.borrow_mut().ticks_from = Some(from);
+    }
+
+    /// A worker was given a job: never early (D5), by the clock that the server had then. What once started may run again
+    /// at once though the clock was set back since. `asked`: `steps` when it asked.
+    pub fn leased(&self, told: &Told, job: &Value, received: i64, asked: u32, steps: u32) {
         let id = job["id"].as_str().unwrap_or_default();
-        let Some(at) = self.0.borrow().run_at.get(id).copied() else { return };
-        if received < at {
+        let tick = job["scheduled_for"].as_str().and_then(|tick| tick.parse::<Timestamp>().ok());
+        let tick = tick.map(Timestamp::as_millis);
+        let counts = |tick: &i64| self.0.borrow().ticks_from.is_some_and(|from| *tick >= from);
+        if let Some(tick) = tick.filter(counts) {
+            self.runs_at(id, tick, steps);
+        }
+        let Some((at, told_at)) = self.0.borrow().run_at.get(id).copied() else { return };
+        let is_first = job["attempt"] == 1;
+        if received < at && asked == steps && (is_first || told_at == steps) {
             told.violation("D5", format!("{id} was given out {} ms early", at - received));
         }
-        if job["attempt"] == 1 {
-            self.0.borrow_mut().started.entry(id.to_owned()).or_insert(received);
+        if is_first {
+            self.0.borrow_mut().started.entry(id.to_owned()).or_insert((received, steps));
         }
     }
 
     /// A worker asked for jobs while nothing went wrong, and was answered.
-    pub fn waited(&self, exchange: &Exchange) {
-        self.0.borrow_mut().waits.push((exchange.sent, exchange.received));
+    pub fn waited(&self, exchange: &Exchange, steps: u32) {
+        self.0.borrow_mut().waits.push((exchange.sent, exchange.received, steps));
     }
 
     /// Jobs that came too late (D5): a worker was waiting for one when its time came, and still was, empty-handed, when it
-    /// was over by too much.
+    /// was over by too much. What had started before the clock was set did not wait.
     pub fn late_jobs(&self) -> Vec<Problem> {
         let inner = self.0.borrow();
         let mut problems = Vec::new();
-        for (id, started) in &inner.started {
-            let at = inner.run_at[id];
-            let in_vain = |(sent, received): &&(i64, i64)| {
-                *sent <= at && *received > at + LATE_MS_MAX && received <= started
+        for (id, (started, clock)) in &inner.started {
+            let (at, _) = inner.run_at[id];
+            let in_vain = |(sent, received, steps): &&(i64, i64, u32)| {
+                let waited = *sent <= at && *received > at + LATE_MS_MAX && received <= started;
+                waited && steps == clock
             };
-            if let Some((_, received)) = inner.waits.iter().find(in_vain) {
-                let late = received - at;
-                problems.push(("D5", format!("{id} was not there {late} ms after its time")));
+            if let Some((sent, received, _)) = inner.waits.iter().find(in_vain) {
+                let (late, before) = (received - at, at - sent);
+                problems.push((
+                    "D5",
+                    format!("{id} was not there {late} ms after its time, {at}, for a worker who had waited {before} ms before it"),
+                ));
             }
         }
         problems
@@ -230,14 +250,15 @@ mod tests {
 
     #[test]
     fn a_job_for_which_a_worker_waited_in_vain_is_late() {
-        let late = |sent, received, started| {
+        let late_by = |steps, sent, received, started| {
             let record = Record::default();
-            record.runs_at("job_1", 10_000);
-            record.leased(&Told::default(), &json!({"id": "job_1", "attempt": 1}), started);
+            record.runs_at("job_1", 10_000, 0);
+            record.leased(&Told::default(), &json!({"id": "job_1", "attempt": 1}), started, 0, 0);
             let said = wakepost_crash::exchange::Said::Nothing;
-            record.waited(&Exchange { said, sent, received });
+            record.waited(&Exchange { said, sent, received }, steps);
             record.late_jobs().len()
         };
+        let late = |sent, received, started| late_by(0, sent, received, started);
         assert_eq!(late(9_000, 10_300, 10_300), 0);
         assert_eq!(late(9_000, 13_000, 13_000), 1);
         assert_eq!(late(9_000, 13_000, 20_000), 1);
@@ -245,5 +266,25 @@ mod tests {
         assert_eq!(late(10_001, 13_000, 13_000), 0);
         assert_eq!(late(9_000, 10_900, 20_000), 0);
         assert_eq!(late(9_000, 13_000, 10_100), 0);
+        // It had started when the clock was set back.
+        assert_eq!(late_by(1, 9_000, 13_000, 20_000), 0);
+    }
+
+    #[test]
+    fn a_job_that_starts_before_its_time_is_early_and_one_that_runs_again_is_not() {
+        let early = |attempt, received, asked, steps| {
+            let (record, told) = (Record::default(), Told::default());
+            record.runs_at("job_1", 10_000, 0);
+            let job = json!({"id": "job_1", "attempt": attempt});
+            record.leased(&told, &job, received, asked, steps);
+            told.counts().violations
+        };
+        assert_eq!(early(1, 10_000, 0, 0), 0);
+        assert_eq!(early(1, 9_999, 0, 0), 1);
+        assert_eq!(early(1, 9_999, 1, 1), 1);
+        assert_eq!(early(2, 9_999, 0, 0), 1);
+        // The clock was set back since it started, or on the way of the answer.
+        assert_eq!(early(2, 9_999, 1, 1), 0);
+        assert_eq!(early(1, 9_999, 0, 1), 0);
     }
 }

@@ -19,7 +19,7 @@ use wakepost_server::hub::NoHub;
 use wakepost_server::outbound::{ClientSettings, HttpClient, Mailer, SystemResolver};
 use wakepost_server::workers;
 use wakepost_store::sqlite::{Drive, Durability, Sqlite};
-use wakepost_store::vault::{MasterKey, MasterKeys};
+use wakepost_store::vault::{MasterKey, MasterKeys, rotate};
 
 use crate::time::Time;
 use crate::world::Calling;
@@ -27,7 +27,8 @@ use crate::world::Calling;
 /// The admin key of every simulation.
 pub const ADMIN_KEY: &str = "wk_simulation_simulation_simulation_0";
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
-const MASTER_KEY: [u8; 32] = [7; 32];
+/// The master keys. Each life knows both, and wraps what the other one wrapped anew by its own.
+const MASTER_KEYS: [[u8; 32]; 2] = [[7; 32], [9; 32]];
 
 /// What a server is made of, again and again.
 #[derive(Clone)]
@@ -40,6 +41,8 @@ pub struct Making {
     pub entropy: Arc<dyn Entropy>,
     /// Those it sends requests to.
     pub client: Arc<dyn HttpClient>,
+    /// Which of the master keys is its own.
+    pub key: usize,
 }
 
 /// A server that runs.
@@ -48,6 +51,11 @@ pub struct Server {
 }
 
 impl Making {
+    /// The same in another life, which has its own master key.
+    pub fn with_key(&self, life: u32) -> Making {
+        Making { key: life as usize % MASTER_KEYS.len(), ..self.clone() }
+    }
+
     /// Starts it on whatever its last life left.
     pub async fn start(self) -> anyhow::Result<Server> {
         let config = config(&self.directory)?;
@@ -56,21 +64,26 @@ impl Making {
         let store = Arc::new(store);
         let ports = Ports {
             clock,
-            entropy: self.entropy,
+            entropy: self.entropy.clone(),
             store: store.clone(),
-            ledger: store,
+            ledger: store.clone(),
             hub: Arc::new(NoHub),
             settings_ttl: None,
             client: self.client,
             // No source of a simulation is told anything by mail.
             mailer: Mailer::new(Arc::new(SystemResolver::new()), &ClientSettings::default())?,
         };
-        let keys = MasterKeys::new(MasterKey::new(MASTER_KEY), Vec::new());
-        let vault = app::open_vault(keys, &ports).await?;
+        let [own, other] = [self.key, self.key + 1]
+            .map(|key| MasterKey::new(MASTER_KEYS[key % MASTER_KEYS.len()]));
+        let keys = MasterKeys::new(own, vec![other]);
+        let vault = app::open_vault(keys.clone(), &ports).await?;
         app::first_key(&config, &ports).await?;
         let reached = Reached { address: ADDRESS, api_address: ADDRESS };
         let context = app::connect(config, ports, vault, reached).await?;
         workers::start(&context, &context.tasks);
+        let entropy = self.entropy;
+        // Whatever breaks it off, the next life goes on.
+        tokio::spawn(async move { rotate(store.as_ref(), &keys, entropy.as_ref(), |_| ()).await });
         Ok(Server { router: app::router(&context) })
     }
 }

@@ -18,6 +18,7 @@ use crate::chance::Seeded;
 use crate::clients::Desk;
 use crate::faults::Faults;
 use crate::life::{Clients, End, live};
+use crate::places::Places;
 use crate::receiver::Receiver;
 use crate::server::Making;
 use crate::story::{self, Cast};
@@ -42,6 +43,8 @@ pub struct Outcome {
     pub violations: Vec<String>,
     /// Numbers for the report: events, jobs, leases, deliveries tried, crashes, other faults, simulated seconds.
     pub counts: [u64; 7],
+    /// Where something could go wrong, and did.
+    pub places: Places,
 }
 
 /// Runs it. The directory is empty, and is not removed.
@@ -69,6 +72,7 @@ pub fn run(
         time,
         entropy: Arc::new(Seeded::new(seed, 4)),
         client: receiver.clone(),
+        key: 0,
     };
     let desk = Desk::new(world.clone());
     let cast =
@@ -93,6 +97,7 @@ pub fn run(
             faults.acted(),
             world.time.passed().as_secs(),
         ],
+        places: faults.places(),
     })
 }
 
@@ -130,11 +135,13 @@ fn lives(
             true => chance.millis(1, LIFE_MAX_MS),
             false => LIFE_MAX,
         };
-        let end = live(world, Some(making.clone()), limit, &mut clients, &mut story)?;
+        world.faults.begin_life(limit == LIFE_MAX);
+        let making = making.with_key(crashes);
+        let end = live(world, Some(making), limit, &mut clients, &mut story)?;
         if end == End::Told {
             return Ok(crashes);
         }
-        if end == End::NotStarted && !world.faults.are_on() {
+        if end == End::NotStarted && world.faults.is_calm() {
             break;
         }
         crashes += 1;
@@ -146,8 +153,8 @@ fn lives(
         }
         if world.faults.are_on() && chance.percent(20) {
             let by = i64::try_from(chance.within(0, 120_000)).unwrap_or(0) - 60_000;
+            let by = world.time.step(by);
             world.note(format_args!("the clock is set by {by} ms"));
-            world.time.step(by);
             desk.told.clock_was_set();
         }
     }

@@ -10,7 +10,8 @@ use wakepost_crash::exchange::Said;
 
 use crate::check;
 use crate::clients::sender::{Sender, Source};
-use crate::clients::{Desk, maker, operator, publisher, worker};
+use crate::clients::{Desk, latecomer, maker, operator, publisher, replayer, scheduler, worker};
+use crate::faults::Season;
 use crate::receiver::Receiver;
 
 const SENDERS: u64 = 2;
@@ -18,8 +19,8 @@ const WORKERS: u64 = 3;
 const MAKERS: u64 = 2;
 const PUBLISHERS: u64 = 1;
 const WEBHOOKS: [&str; 2] = ["/one", "/two"];
-/// How often a setting is asked for.
-const TRIES_MAX: u32 = 5;
+/// How often a setting is asked for, a second apart: after a first start that broke the server may be away for 40 s.
+const TRIES_MAX: u32 = 60;
 /// How long things go wrong, in milliseconds.
 const LOAD_MS: (u64, u64) = (30_000, 300_000);
 
@@ -37,7 +38,8 @@ pub struct Cast {
 
 /// Tells it.
 pub async fn tell(desk: Desk, cast: Cast) {
-    let Some((sources, hooks)) = settings(&desk).await else {
+    desk.world.faults.turn(Season::Calm);
+    let Some(Settings { sources, mut hooks, schedule }) = settings(&desk).await else {
         return desk.told.violation("start", "the settings could not be made".to_owned());
     };
     if let Some(sql) = cast.control
@@ -48,7 +50,7 @@ pub async fn tell(desk: Desk, cast: Cast) {
     let mut chance = Chance::new(cast.seed, 3);
     start_clients(&desk, &mut chance, &sources);
     cast.receiver.switch(false);
-    desk.world.faults.switch(true);
+    desk.world.faults.turn(Season::Load);
     desk.world.note(format_args!("faults begin"));
     desk.nap(&mut chance, LOAD_MS.0, LOAD_MS.1).await;
     desk.calm_down();
@@ -57,6 +59,8 @@ pub async fn tell(desk: Desk, cast: Cast) {
         desk.sleep(Duration::from_secs(1)).await;
     }
     maker::in_time(&desk, &mut chance).await;
+    scheduler::in_time(&desk, &schedule).await;
+    hooks.extend(desk.repeats.late().map(|id| (latecomer::PATH, id)));
     check::drain(&desk, &hooks).await;
     check::everything(&desk, &hooks, &cast.receiver).await;
 }
@@ -72,6 +76,8 @@ fn start_clients(desk: &Desk, chance: &mut Chance, sources: &[Source]) {
     for number in 0..PUBLISHERS {
         desk.spawn(publisher::run(desk.clone(), chance.split(), number));
     }
+    desk.spawn(replayer::run(desk.clone(), chance.split()));
+    desk.spawn(latecomer::run(desk.clone(), chance.split(), webhook(latecomer::PATH)));
     for number in 0..WORKERS {
         let name = format!("worker-{number}");
         desk.world.spawn(worker::run(desk.clone(), chance.split(), name));
@@ -82,7 +88,20 @@ fn start_clients(desk: &Desk, chance: &mut Chance, sources: &[Source]) {
 /// A webhook: where its receiver is, and its id.
 pub type Hook = (&'static str, String);
 
-async fn settings(desk: &Desk) -> Option<(Vec<Source>, Vec<Hook>)> {
+/// What is made before anything goes wrong.
+struct Settings {
+    sources: Vec<Source>,
+    hooks: Vec<Hook>,
+    /// A schedule's id.
+    schedule: String,
+}
+
+fn webhook(path: &str) -> Value {
+    let url = format!("https://93.184.216.34{path}");
+    json!({"url": url, "events": ["*"], "retry_s": [0, 2, 10, 60, 600, 1800]})
+}
+
+async fn settings(desk: &Desk) -> Option<Settings> {
     let mut sources = Vec::new();
     for fields in [json!({}), json!({"concurrency": 1, "backoff_s": [1, 5]})] {
         let mut body = json!({"provider": "standard-webhooks"});
@@ -91,12 +110,11 @@ async fn settings(desk: &Desk) -> Option<(Vec<Source>, Vec<Hook>)> {
     }
     let mut hooks = Vec::new();
     for path in WEBHOOKS {
-        let url = format!("https://93.184.216.34{path}");
-        let body = json!({"url": url, "events": ["*"], "retry_s": [0, 2, 10, 60, 600, 1800]});
-        let made = make(desk, "/webhooks", &body).await?;
+        let made = make(desk, "/webhooks", &webhook(path)).await?;
         hooks.push((path, made["id"].as_str()?.to_owned()));
     }
-    Some((sources, hooks))
+    let made = make(desk, scheduler::PATH, &scheduler::schedule()).await?;
+    Some(Settings { sources, hooks, schedule: made["id"].as_str()?.to_owned() })
 }
 
 async fn make(desk: &Desk, path: &str, body: &Value) -> Option<Value> {

@@ -10,6 +10,10 @@ use wakepost_domain::ports::Clock;
 /// When every simulation begins.
 const BEGINNING_MS: i64 = 1_790_000_000_000;
 
+/// How far the server's clock may be behind what it showed before, in milliseconds: for more, and in several steps, no order
+/// is promised (docs/guarantees.md).
+pub const BACK_MS_MAX: i64 = 60_000;
+
 /// How long the simulation has lasted, and by how much the server's clock is off. Each life of the server has a runtime
 /// of its own, and with it a paused clock that begins anew.
 #[derive(Debug, Default)]
@@ -22,6 +26,8 @@ struct Inner {
     /// When it began; none between two lives.
     began: Option<Instant>,
     stepped_ms: i64,
+    /// The latest that the clock showed before it was set, in Unix milliseconds.
+    latest_ms: i64,
     steps: u32,
 }
 
@@ -51,10 +57,14 @@ impl Time {
         began + passed.saturating_sub(inner.before)
     }
 
-    /// Somebody sets the server's clock.
-    pub fn step(&self, by_ms: i64) {
+    /// Somebody sets the server's clock, not too far back; answers by how much.
+    pub fn step(&self, by_ms: i64) -> i64 {
+        let now = self.now().as_millis();
         let mut inner = self.lock();
+        inner.latest_ms = inner.latest_ms.max(now);
+        let by_ms = by_ms.max(inner.latest_ms - BACK_MS_MAX - now);
         (inner.stepped_ms, inner.steps) = (inner.stepped_ms + by_ms, inner.steps + 1);
+        by_ms
     }
 
     /// How often somebody did.
@@ -72,5 +82,17 @@ impl Clock for Time {
     fn now(&self) -> Timestamp {
         let passed = i64::try_from(self.passed().as_millis()).unwrap_or(i64::MAX);
         Timestamp::from_millis(BEGINNING_MS + passed + self.lock().stepped_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_steps_back_are_together_no_more_than_a_minute() {
+        let time = Time::default();
+        let steps = [-50_000, -50_000, 30_000, -40_000, 100_000, -60_000].map(|by| time.step(by));
+        assert_eq!(steps, [-50_000, -10_000, 30_000, -30_000, 100_000, -60_000]);
     }
 }

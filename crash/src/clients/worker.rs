@@ -189,6 +189,7 @@ impl Shift {
     async fn checkpoint(&mut self) -> Option<()> {
         let state = self.desk.told.new_result();
         let body = json!({"state": {"step": state}});
+        self.desk.told.checkpointing(&self.run, state);
         let exchange = self.call(Method::PUT, "checkpoint", body).await;
         self.done(self.desk.told.checkpointed(&self.run, state, &exchange))
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::runs::{Run, Verdict};
-use super::{JobTold, Problem, Told};
+use super::{Inner, Problem, Told};
 use crate::exchange::Exchange;
 
 /// What is known of one effect.
@@ -62,8 +62,7 @@ impl Told {
         }
         let mut inner = self.lock();
         inner.counts.in_doubt += u64::from(next == Next::Held);
-        let Some(job) = inner.jobs.get_mut(&run.job) else { return next };
-        let effect = effect(job, key);
+        let effect = inner.effect(&run.job, key);
         effect.repeatable = repeatable;
         let problem = effect.begin_problem(next, &answer, exchange);
         if let Some((rule, problem)) = problem {
@@ -76,19 +75,16 @@ impl Told {
     pub fn executed(&self, run: &Run, key: &str) {
         let mut inner = self.lock();
         inner.counts.executed += 1;
-        if let Some(job) = inner.jobs.get_mut(&run.job) {
-            let effect = effect(job, key);
-            effect.executed += 1;
-            effect.maybe_undone = false;
-        }
+        let effect = inner.effect(&run.job, key);
+        effect.executed += 1;
+        effect.maybe_undone = false;
     }
 
     /// Saying that it acted came to this.
     pub fn committed(&self, run: &Run, key: &str, result: u64, exchange: &Exchange) -> Verdict {
         let verdict = self.judge(run, "commit", exchange);
         let mut inner = self.lock();
-        let Some(job) = inner.jobs.get_mut(&run.job) else { return verdict };
-        let effect = effect(job, key);
+        let effect = inner.effect(&run.job, key);
         match verdict {
             Verdict::Done(_) => effect.committed = Some((result, exchange.received)),
             Verdict::Unknown => {}
@@ -100,9 +96,12 @@ impl Told {
 
     /// A worker is about to say that it certainly did not act, or an operator is.
     pub fn undoing(&self, job: &str, key: &str) {
-        if let Some(job) = self.lock().jobs.get_mut(job) {
-            effect(job, key).maybe_undone = true;
-        }
+        self.lock().effect(job, key).maybe_undone = true;
+    }
+
+    /// The job whose effects a job shares.
+    pub fn owner(&self, job: &str) -> String {
+        self.lock().owner(job).to_owned()
     }
 
     /// How often each effect was done in the world outside, by its idempotency key: what a receiver counts that
@@ -120,8 +119,7 @@ impl Told {
     /// operator is about to send.
     pub fn was_done(&self, job: &str, key: &str, result: u64) -> bool {
         let mut inner = self.lock();
-        let Some(job) = inner.jobs.get_mut(job) else { return false };
-        let effect = effect(job, key);
+        let effect = inner.effect(job, key);
         let done = effect.executed > 0;
         if done {
             effect.results.push(result);
@@ -130,8 +128,16 @@ impl Told {
     }
 }
 
-fn effect<'a>(job: &'a mut JobTold, key: &str) -> &'a mut EffectTold {
-    job.effects.entry(key.to_owned()).or_default()
+impl Inner {
+    /// The job whose effects a job shares: the first of those that are replays of each other, or itself.
+    pub fn owner<'a>(&'a self, job: &'a str) -> &'a str {
+        self.owners.get(job).map_or(job, String::as_str)
+    }
+
+    fn effect(&mut self, job: &str, key: &str) -> &mut EffectTold {
+        let owner = self.owner(job).to_owned();
+        self.jobs.entry(owner).or_default().effects.entry(key.to_owned()).or_default()
+    }
 }
 
 impl EffectTold {
@@ -207,6 +213,24 @@ mod tests {
         assert_eq!(told.begun(&mut run, "a", false, &decision(2001, "skip")), Next::Skip);
         assert_eq!(told.counts().violations, 0);
         told.begun(&mut run, "a", true, &decision(2002, "execute"));
+        assert_eq!(told.counts().violations, 1);
+    }
+
+    #[test]
+    fn a_replay_shares_the_effects_of_the_first_job() {
+        let told = Told::default();
+        let mut run = lease(&told, 1, 0);
+        told.begun(&mut run, "a", false, &decision(1, "execute"));
+        told.executed(&run, "a");
+        told.committed(&run, "a", 1, &yes(3, json!({})));
+        let expires = jiff::Timestamp::from_millisecond(9000).unwrap().to_string();
+        let job = json!({"id": "job_2", "scope": "1", "lease_token": "t", "fence": 1,
+            "attempt": 1, "max_attempts": 3, "lease_expires_at": expires});
+        let mut replay = told.leased(&job, &yes(2000, json!({}))).unwrap();
+        assert_eq!(told.lock().owner("job_2"), "job_1");
+        told.begun(&mut replay, "a", false, &decision(2001, "skip"));
+        assert_eq!(told.counts().violations, 0);
+        told.begun(&mut replay, "a", false, &decision(2002, "execute"));
         assert_eq!(told.counts().violations, 1);
     }
 

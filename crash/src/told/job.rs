@@ -25,7 +25,9 @@ pub struct JobTold {
     pub(super) ended: Option<(End, i64)>,
     /// Ends that were asked for and not refused.
     pub asked: Vec<End>,
-    pub(super) checkpoint: Option<u64>,
+    /// The state that was saved last, and by which run.
+    checkpoint: Option<(i64, u64)>,
+    /// States that may have been saved: nobody was told yet, or ever.
     pub(super) checkpoints_unknown: HashSet<u64>,
     /// Its effects, by key.
     pub effects: HashMap<String, EffectTold>,
@@ -72,6 +74,13 @@ impl JobTold {
         problems
     }
 
+    /// A run was told that it saved a state. If a later one was told so before, this one came first all the same.
+    pub(super) fn saved(&mut self, fence: i64, state: u64) {
+        if self.checkpoint.is_none_or(|(known, _)| known <= fence) {
+            self.checkpoint = Some((fence, state));
+        }
+    }
+
     /// What a run is handed is the last state that was saved, or one whose saving got no answer. Of a run whose answer was
     /// overtaken by that of a later one nothing follows: what is known now was saved since.
     pub(super) fn checkpoint_problem(&self, fence: i64, handed: &Value) -> Option<Problem> {
@@ -79,9 +88,9 @@ impl JobTold {
             return None;
         }
         let handed = handed["step"].as_u64();
-        let possible = handed == self.checkpoint
+        let expected = self.checkpoint.map(|(_, state)| state);
+        let possible = handed == expected
             || handed.is_some_and(|state| self.checkpoints_unknown.contains(&state));
-        let expected = self.checkpoint;
         (!possible).then(|| ("L2", format!("the checkpoint is {handed:?} and was {expected:?}")))
     }
 }

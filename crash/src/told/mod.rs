@@ -44,6 +44,8 @@ pub struct Inner {
     pub found: Found,
     /// Which stretch between two faults this is.
     pub round: u32,
+    /// Whose effects a job shares, where that is not itself.
+    owners: HashMap<String, String>,
     broken: BTreeMap<&'static str, Broken>,
     results: u64,
 }

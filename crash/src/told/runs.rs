@@ -51,6 +51,11 @@ impl Told {
         if attempt > max {
             inner.violation("L6", format!("{id} was given out for attempt {attempt} of {max}"));
         }
+        let owner = text("scope").zip(id.split_once('_'));
+        let owner = owner.map(|(scope, (prefix, _))| format!("{prefix}_{scope}"));
+        if let Some(owner) = owner.filter(|owner| *owner != id) {
+            inner.owners.insert(id.clone(), owner);
+        }
         let known = inner.jobs.entry(id.clone()).or_default();
         let lease = Lease {
             fence,
@@ -96,17 +101,23 @@ impl Told {
         verdict
     }
 
-    /// Saving a checkpoint came to this.
+    /// A worker is about to save a checkpoint: another run may be handed it before the worker is told that it was saved.
+    pub fn checkpointing(&self, run: &Run, state: u64) {
+        if let Some(job) = self.lock().jobs.get_mut(&run.job) {
+            job.checkpoints_unknown.insert(state);
+        }
+    }
+
+    /// Saving it came to this.
     pub fn checkpointed(&self, run: &Run, state: u64, exchange: &Exchange) -> Verdict {
         let verdict = self.judge(run, "checkpoint", exchange);
         let mut inner = self.lock();
         let Some(job) = inner.jobs.get_mut(&run.job) else { return verdict };
-        match &verdict {
-            Verdict::Done(_) => job.checkpoint = Some(state),
-            Verdict::Unknown => {
-                job.checkpoints_unknown.insert(state);
-            }
-            Verdict::Refused => {}
+        if verdict != Verdict::Unknown {
+            job.checkpoints_unknown.remove(&state);
+        }
+        if matches!(verdict, Verdict::Done(_)) {
+            job.saved(run.fence, state);
         }
         verdict
     }
@@ -312,6 +323,37 @@ mod tests {
         told.checkpointed(&run, 5, &yes(10, json!({})));
         lease(&told, 2, 2000);
         assert_eq!(violations(&told), 1, "the second run was handed none");
+    }
+
+    fn lease_with(told: &Told, fence: i64, at: i64, step: u64) -> Run {
+        let expires = jiff::Timestamp::from_millisecond(at + 1000).unwrap().to_string();
+        let job = json!({"id": "job_1", "lease_token": "t", "fence": fence, "attempt": fence,
+            "max_attempts": 3, "lease_expires_at": expires, "checkpoint": {"step": step}});
+        told.leased(&job, &yes(at, json!({}))).unwrap()
+    }
+
+    #[test]
+    fn a_checkpoint_whose_answer_is_late_may_be_handed_on_before() {
+        let told = Told::default();
+        let run = lease(&told, 1, 0);
+        told.checkpointing(&run, 5);
+        let next = lease_with(&told, 2, 2000, 5);
+        assert_eq!(violations(&told), 0);
+        told.checkpointing(&next, 6);
+        told.checkpointed(&next, 6, &yes(2010, json!({})));
+        told.checkpointed(&run, 5, &Exchange { received: 2500, ..yes(10, json!({})) });
+        lease_with(&told, 3, 4000, 6);
+        assert_eq!(violations(&told), 0, "what the first run saved came before");
+    }
+
+    #[test]
+    fn a_checkpoint_that_was_refused_is_not_handed_on() {
+        let told = Told::default();
+        let run = lease(&told, 1, 0);
+        told.checkpointing(&run, 5);
+        told.checkpointed(&run, 5, &lost(1200));
+        lease_with(&told, 2, 2000, 5);
+        assert_eq!(violations(&told), 1);
     }
 
     #[test]

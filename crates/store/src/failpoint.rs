@@ -115,7 +115,7 @@ pub fn choose(chooser: impl FnMut(&'static str, Passing) -> Option<Whim> + 'stat
     let _ = chooser;
 }
 
-/// Whether a test asked for anything at this place. Never in a release build.
+/// Whether a test asked for anything at this place, or a simulation might. Never in a release build.
 #[inline]
 pub fn is_set(place: &'static str) -> bool {
     #[cfg(debug_assertions)]
@@ -285,7 +285,7 @@ mod active {
     }
 
     pub fn is_set(place: &'static str) -> bool {
-        POINTS.lock().contains_key(place)
+        CHOOSER.with_borrow(Option::is_some) || POINTS.lock().contains_key(place)
     }
 
     pub fn skips(place: &'static str) -> bool {
@@ -302,10 +302,12 @@ mod active {
                 choose(Box::new(|place, _| (place == "store.busy").then_some(Whim::Fail)));
                 assert!(super::super::pass("store.busy").is_err());
                 assert!(super::super::pass("store.after_commit").is_ok());
+                assert!(super::super::is_set("edge.while_answering"), "it might");
             })
             .join()
             .unwrap();
             assert!(super::super::pass("store.busy").is_ok());
+            assert!(!super::super::is_set("edge.while_answering"));
         }
 
         #[test]

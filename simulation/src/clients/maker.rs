@@ -64,7 +64,7 @@ async fn later(desk: &Desk, chance: &mut Chance, key: &str) -> bool {
     let run_at = Timestamp::from_millis(at).to_string();
     let body = json!({"kind": "later", "input": {}, "run_at": run_at, "dedup_key": key});
     let Some(id) = make(desk, chance, &body).await else { return false };
-    desk.record.runs_at(&id, at);
+    desk.record.runs_at(&id, at, desk.world.time.steps());
     true
 }
 

@@ -1,9 +1,12 @@
-//! Everybody outside: senders, makers of jobs, workers, an operator. They know only the HTTP contract, and nobody tells them
+//! Everybody outside: senders, makers of jobs, publishers, workers, operators. They know only the HTTP contract, and nobody tells them
 //! when the server dies.
 
+pub mod latecomer;
 pub mod maker;
 pub mod operator;
 pub mod publisher;
+pub mod replayer;
+pub mod scheduler;
 pub mod sender;
 pub mod worker;
 
@@ -19,13 +22,17 @@ use wakepost_crash::chance::Chance;
 use wakepost_crash::exchange::{Exchange, Said};
 use wakepost_crash::told::Told;
 
+use crate::faults::Season;
 use crate::record::Record;
+use crate::repeats::Repeats;
 use crate::server::ADMIN_KEY;
 use crate::world::{Sleep, World};
 
 /// How often something is read while nobody answers, and the pauses in between.
 const READ_TRIES: u32 = 100;
 const READ_PAUSE: Duration = Duration::from_secs(1);
+
+const PLAIN: &str = "a request of plain parts";
 
 /// What went wrong before faults stopped is over by so much later.
 const SETTLING: Duration = Duration::from_secs(20);
@@ -48,6 +55,8 @@ pub struct Desk {
     pub told: Rc<Told>,
     /// What publishers and makers of jobs were told, and what receivers saw.
     pub record: Rc<Record>,
+    /// What operators were told of what is made again.
+    pub repeats: Rc<Repeats>,
     phase: Rc<Cell<Phase>>,
     /// When faults stopped.
     calm_since: Rc<Cell<Option<Duration>>>,
@@ -59,8 +68,8 @@ impl Desk {
     /// A desk in a world.
     pub fn new(world: Rc<World>) -> Desk {
         let phase = Rc::new(Cell::new(Phase::Load));
-        let (told, record, calm_since, busy) = Default::default();
-        Desk { world, told, record, phase, calm_since, busy }
+        let (told, record, repeats, calm_since, busy) = Default::default();
+        Desk { world, told, record, repeats, phase, calm_since, busy }
     }
 
     /// What the clients do now.
@@ -71,7 +80,7 @@ impl Desk {
     /// Faults have stopped.
     pub fn calm_down(&self) {
         self.world.note(format_args!("faults stop"));
-        self.world.faults.switch(false);
+        self.world.faults.turn(Season::Calm);
         self.phase.set(Phase::Calm);
         self.calm_since.set(Some(self.world.time.passed()));
     }
@@ -80,6 +89,13 @@ impl Desk {
     pub fn is_calm(&self) -> bool {
         let passed = self.world.time.passed();
         self.calm_since.get().is_some_and(|since| passed >= since + SETTLING)
+    }
+
+    /// Whether besides the server is up, has been for a while, and stays up: the life in which faults stopped may end
+    /// later than they did.
+    pub fn is_calm_for_good(&self) -> bool {
+        let lasts = self.world.faults.lasting_for().is_some_and(|lived| lived >= SETTLING);
+        lasts && self.is_calm()
     }
 
     /// A client that the check waits for.
@@ -109,13 +125,39 @@ impl Desk {
 
     /// Calls the API.
     pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Exchange {
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("/api/v1{path}"))
-            .header(header::AUTHORIZATION, format!("Bearer {ADMIN_KEY}"))
-            .header(header::CONTENT_TYPE, "application/json");
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
-        self.world.exchange(request.body(body).expect("a request of plain parts")).await
+        self.world.exchange(request(method, path).body(body).expect(PLAIN)).await
+    }
+
+    /// Asks for something once, however often that takes: each time under the same key.
+    pub async fn ask(&self, method: Method, path: &str, body: &Value, key: &str) -> Said {
+        loop {
+            let request = request(method.clone(), path).header("idempotency-key", key);
+            let request = request.body(Body::from(body.to_string())).expect(PLAIN);
+            match self.world.exchange(request).await.said {
+                Said::Nothing => self.sleep(READ_PAUSE).await,
+                said => return said,
+            }
+        }
+    }
+
+    /// As [`Desk::ask`], for what is never refused: a field of its answer.
+    pub async fn must(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+        key: &str,
+        field: &str,
+    ) -> Option<String> {
+        match self.ask(method, path, body, key).await {
+            Said::Yes(_, answer) => answer[field].as_str().map(str::to_owned),
+            refused => {
+                let refused = format!("{path}: {body} was refused: {refused:?}");
+                self.told.violation("contract", refused);
+                None
+            }
+        }
     }
 
     /// `POST`
@@ -146,9 +188,7 @@ impl Desk {
     /// Reads the bytes of something once faults have stopped; `None` if it is not there.
     pub async fn raw(&self, path: &str) -> Option<Bytes> {
         for _ in 0..READ_TRIES {
-            let request = Request::get(format!("/api/v1{path}"))
-                .header(header::AUTHORIZATION, format!("Bearer {ADMIN_KEY}"));
-            let request = request.body(Body::empty()).expect("a request of plain parts");
+            let request = request(Method::GET, path).body(Body::empty()).expect(PLAIN);
             match self.world.call(request).await {
                 Some((status, body)) if status.is_success() => return Some(body),
                 Some((status, _)) if status != StatusCode::SERVICE_UNAVAILABLE => return None,
@@ -174,4 +214,12 @@ impl Desk {
             }
         }
     }
+}
+
+fn request(method: Method, path: &str) -> http::request::Builder {
+    Request::builder()
+        .method(method)
+        .uri(format!("/api/v1{path}"))
+        .header(header::AUTHORIZATION, format!("Bearer {ADMIN_KEY}"))
+        .header(header::CONTENT_TYPE, "application/json")
 }

@@ -48,16 +48,17 @@ async fn lease(desk: &Desk, chance: &mut Chance, name: &str) -> Vec<Run> {
     let (max, lease_s) = (chance.within(1, 4), chance.within(5, 30));
     let wait_s = chance.within(0, 5);
     let body = json!({"worker": name, "max": max, "wait_s": wait_s, "lease_s": lease_s});
-    let is_calm = desk.is_calm();
+    let (is_calm, asked) = (desk.is_calm(), desk.world.time.steps());
     let exchange = desk.post("/jobs/lease", &body).await;
+    let steps = desk.world.time.steps();
     match &exchange.said {
         Said::Yes(_, answer) => {
             if is_calm {
-                desk.record.waited(&exchange);
+                desk.record.waited(&exchange, steps);
             }
             let jobs = answer["jobs"].as_array().into_iter().flatten();
             let run = |job: &Value| {
-                desk.record.leased(&desk.told, job, exchange.received);
+                desk.record.leased(&desk.told, job, exchange.received, asked, steps);
                 desk.told.leased(job, &exchange)
             };
             jobs.filter_map(run).collect()
@@ -109,7 +110,7 @@ impl Shift {
         if self.chance.percent(40) {
             self.checkpoint().await?;
         }
-        for act in plan(&self.run.job) {
+        for act in plan(&self.desk.told.owner(&self.run.job)) {
             self.act(&act).await?;
         }
         if self.stalls && self.chance.percent(50) {
@@ -194,6 +195,7 @@ impl Shift {
     async fn checkpoint(&mut self) -> Option<()> {
         let state = self.desk.told.new_result();
         let body = json!({"state": {"step": state}});
+        self.desk.told.checkpointing(&self.run, state);
         let exchange = self.call(Method::PUT, "checkpoint", body).await;
         goes_on(self.desk.told.checkpointed(&self.run, state, &exchange))
     }

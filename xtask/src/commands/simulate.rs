@@ -33,6 +33,9 @@ pub struct Simulate {
     /// Run each seed twice, and compare what happened
     #[arg(long)]
     twice: bool,
+    /// Fail if a place was not reached that is within reach
+    #[arg(long, conflicts_with = "seed")]
+    all_places: bool,
     /// Break this promise on purpose: a violation must be found
     #[arg(long, value_enum)]
     control: Option<Control>,
@@ -63,6 +66,7 @@ impl Simulate {
                 let (seeds, from) = (self.seeds.to_string(), self.from.to_string());
                 command.args(["many", "--seeds", &seeds, "--from", &from]);
                 command.args(self.twice.then_some("--twice"));
+                command.args(self.all_places.then_some("--all-places"));
             }
         }
         command.args(self.control.map(|control| format!("--control={}", name(&control))));
@@ -77,9 +81,10 @@ impl Simulate {
             seed: None,
             trace: false,
             twice: false,
+            all_places: false,
             control,
         };
-        Simulate { seeds: SHORT, twice: true, ..few(None) }.run()?;
+        Simulate { seeds: SHORT, twice: true, all_places: true, ..few(None) }.run()?;
         Control::value_variants().iter().try_for_each(|control| few(Some(*control)).run())
     }
 }
